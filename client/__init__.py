@@ -1,0 +1,1 @@
+"""Trains: one instruction in, one update out."""

@@ -1,0 +1,1 @@
+"""Carries: grids, slices and the nodes they reach. It does not know what it carries."""

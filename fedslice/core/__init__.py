@@ -1,0 +1,1 @@
+"""Foundation: what every part shares. Needs numpy, pydantic and the standard library only."""

@@ -1,0 +1,144 @@
+"""One TOML file, one table a part: load it, override it, and refuse what is not understood."""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fedslice.core.errors import UsageError
+
+Tables = dict[str, Any]
+TableT = TypeVar("TableT", bound="Table")
+
+
+class Table(BaseModel):
+    """A table of the config. Frozen; unknown keys and wrong types are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Tables:
+    """Read a TOML file and apply `--set key.key=value` overrides in order.
+
+    Raises:
+        UsageError: The file cannot be read or is not TOML, or an override is malformed.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the config ({error.strerror or error})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from error
+    for text in overrides:
+        override(tables, text)
+    return tables
+
+
+def override(tables: Tables, text: str) -> None:
+    """Set one key in place from `table.key=value`; the value is TOML, or else a bare string.
+
+    Raises:
+        UsageError: The text has no `=`, or a key on the way is not a table.
+    """
+    key, found, raw = text.partition("=")
+    *parents, last = key.strip().split(".")
+    if not found or not last or not all(parents):
+        raise UsageError(f"--set {text}: write it as table.key=value, for example --set federation.rounds=10")
+    table = tables
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise UsageError(f"--set {text}: {parent} holds a value, not a table")
+    try:
+        table[last] = tomllib.loads(f"value = {raw.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[last] = raw.strip()
+
+
+def validate(model: type[TableT], tables: Mapping[str, Any], source: str) -> TableT:
+    """Check tables against a model.
+
+    Args:
+        model: The model that knows the tables.
+        tables: What the file and its overrides say.
+        source: The name of the file, for the message.
+
+    Raises:
+        UsageError: Names every key that is wrong, what is wrong, and the nearest right key.
+    """
+    try:
+        return model.model_validate(tables)
+    except ValidationError as error:
+        lines = [f"{source}: {_explain(model, item)}" for item in error.errors()]
+        raise UsageError("\n".join(lines)) from None
+
+
+def dumps(tables: Mapping[str, Any]) -> str:
+    """Return tables as TOML: values first, then sub-tables, so that `load` reads the same back."""
+    lines: list[str] = []
+    _write(lines, (), tables)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _write(lines: list[str], place: tuple[str, ...], table: Mapping[str, Any]) -> None:
+    for key, value in table.items():
+        if value is not None and not _is_tables(value):
+            lines.append(f"{key} = {_toml(value)}")
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            lines += ["", f"[{'.'.join((*place, key))}]"]
+            _write(lines, (*place, key), value)
+        elif _is_tables(value):
+            for item in value:
+                lines += ["", f"[[{'.'.join((*place, key))}]]"]
+                _write(lines, (*place, key), item)
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))
+
+
+def _toml(value: Any) -> str:
+    # JSON's scalars, strings and flat arrays are TOML's; TOML's inf and nan are Python's.
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def _explain(model: type[BaseModel], item: Any) -> str:
+    """Return one sentence for one pydantic error."""
+    key = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(item["loc"][-1]), known := _fields_at(model, item["loc"][:-1]), 1, 0.5)
+        return f"unknown key {key}; " + (f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(known))}")
+    if item["type"] == "union_tag_invalid":
+        context = item["ctx"]
+        tags = [tag.strip(" '") for tag in context["expected_tags"].split(",")]
+        near = difflib.get_close_matches(str(context["tag"]), tags, 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(tags)}"
+        return f"{key}.{context['discriminator'].strip(chr(39))} = {context['tag']!r} is not known; {hint}"
+    message = item["msg"].removeprefix("Value error, ")
+    given = "" if item["type"] in ("missing", "value_error") else f" (given: {item['input']!r})"
+    return f"{key}: {message}{given}" if key else message
+
+
+def _fields_at(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
+    """Return the keys known at a place, following sub-tables and the tags of unions."""
+    found: list[Any] = [model]
+    for part in place:
+        inner = [m.model_fields[part].annotation for m in found if isinstance(part, str) and part in m.model_fields]
+        tagged = [m for m in found if part in _tags(m)]
+        found = [leaf for annotation in inner for leaf in _models(annotation)] or tagged or found
+    return [name for m in found for name in m.model_fields]
+
+
+def _tags(model: type[BaseModel]) -> list[str]:
+    return [value for field in model.model_fields.values() for value in get_args(field.annotation) if isinstance(value, str)]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]

@@ -1,0 +1,123 @@
+"""The algebra of parameters: what each entry of a model is, and how it is subtracted and folded."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Params = Mapping[str, Array]
+
+# torch names its running statistics so; a task may declare any other entry a statistic.
+_STATISTIC_NAMES = ("running_mean", "running_var")
+
+
+class Kind(StrEnum):
+    """What an entry of a model is, which decides how it is folded."""
+
+    WEIGHT = "weight"  # trainable floats: weighted mean, then the server optimizer
+    STATISTIC = "statistic"  # running mean or variance: weighted mean, past the optimizer
+    COUNTER = "counter"  # integers: maximum, dtype kept
+    ANGLE = "angle"  # periodic: the nearest equivalent difference, then as a weight
+    LOCAL = "local"  # personal layers: never leave the node
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one entry of a model must look like. `period` is in radians and only for angles."""
+
+    kind: Kind
+    dtype: str
+    shape: tuple[int, ...]
+    period: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The parameters of a model together with what each of them is."""
+
+    arrays: Params
+    entries: Mapping[str, Entry]
+
+    def num_bytes(self) -> int:
+        """Return the size of all entries in bytes."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """Return the numpy dtype of a name, bfloat16 included."""
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+def default_kind(name: str, dtype: np.dtype[Any]) -> Kind:
+    """Return the kind of an entry that its task did not declare, from dtype and name."""
+    if np.issubdtype(dtype, np.integer) or dtype == np.bool_:
+        return Kind.COUNTER
+    return Kind.STATISTIC if name.rsplit(".", 1)[-1] in _STATISTIC_NAMES else Kind.WEIGHT
+
+
+def describe(arrays: Params, kinds: Mapping[str, str]) -> dict[str, Entry]:
+    """Return the entries of a model.
+
+    Args:
+        arrays: The parameters.
+        kinds: Kind by name as text, e.g. `weight` or, with its period, `angle:6.2831853`.
+            Names that are absent get their default.
+
+    Raises:
+        ValueError: A kind is unknown, names no entry, or is an angle without a period.
+    """
+    if unknown := sorted(set(kinds) - set(arrays)):
+        raise ValueError(f"kinds name entries that the model does not have: {', '.join(unknown)}")
+    entries = {}
+    for name, array in arrays.items():
+        text, _, period = kinds.get(name, default_kind(name, array.dtype).value).partition(":")
+        kind = Kind(text)
+        if (kind is Kind.ANGLE) != bool(period):
+            raise ValueError(f"entry {name}: an angle, and nothing else, is declared with its period, as in 'angle:6.28'")
+        entries[name] = Entry(kind, str(array.dtype), array.shape, float(period or 0.0))
+    return entries
+
+
+def kind_text(entry: Entry) -> str:
+    """Return the text that `describe` reads back."""
+    return f"{entry.kind.value}:{entry.period!r}" if entry.kind is Kind.ANGLE else entry.kind.value
+
+
+def wrap(delta: Array, period: float) -> Array:
+    """Return the equivalent of each angle difference that is nearest to zero, in [-period/2, period/2]."""
+    return np.asarray(delta - period * np.round(delta / period))
+
+
+def difference(new: Array, base: Array, entry: Entry) -> Array:
+    """Return what a node sends for one entry: its change, in the entry's dtype.
+
+    A counter travels whole: the maximum of differences would not be the maximum of counters.
+    """
+    if entry.kind is Kind.COUNTER:
+        return new
+    delta = np.subtract(new, base, dtype=np.float64)
+    return np.asarray(wrap(delta, entry.period) if entry.kind is Kind.ANGLE else delta).astype(dtype_of(entry.dtype))
+
+
+def added(base: Array, delta: Array, entry: Entry) -> Array:
+    """Return the whole entry again from its change; the inverse of `difference`."""
+    if entry.kind is Kind.COUNTER:
+        return delta
+    return np.asarray(np.add(base, delta, dtype=np.float64)).astype(dtype_of(entry.dtype))
+
+
+def shared(arrays: Params, entries: Mapping[str, Entry]) -> dict[str, Array]:
+    """Return the entries that may leave a node."""
+    return {name: array for name, array in arrays.items() if entries[name].kind is not Kind.LOCAL}
+
+
+def norm(arrays: Params) -> float:
+    """Return the Euclidean norm over all entries, in double precision."""
+    squares = (float(np.dot(flat, flat)) for flat in (a.astype(np.float64).ravel() for a in arrays.values()))
+    return math.sqrt(math.fsum(squares))

@@ -1,0 +1,1 @@
+"""Decides: who trains, what is folded, when a round ends."""
