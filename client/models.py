@@ -1,6 +1,7 @@
 """Networks that tasks share."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 
@@ -31,7 +32,7 @@ def mlp(num_features: int, hidden: Sequence[int], num_outputs: int) -> torch.nn.
     """Return standardisation and a ReLU network: (batch, num_features) to (batch, num_outputs)."""
     sizes = [num_features, *hidden]
     layers: list[torch.nn.Module] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in pairwise(sizes):
         layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
     layers.append(torch.nn.Linear(sizes[-1], num_outputs))
     model = torch.nn.Sequential()

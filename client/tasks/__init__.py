@@ -4,10 +4,27 @@ from typing import Annotated
 
 from pydantic import Field
 
+from client.tasks.cmapss import CmapssConfig
 from client.tasks.digits import DigitsConfig
+from client.tasks.hydraulic import HydraulicConfig
+from client.tasks.ims import ImsConfig
 from client.tasks.shuttle import ShuttleConfig
 from client.tasks.task import Dataset, Task
+from client.tasks.tep import TepConfig
 
-TaskConfig = Annotated[ShuttleConfig | DigitsConfig, Field(discriminator="name")]
+TaskConfig = Annotated[
+    ShuttleConfig | DigitsConfig | TepConfig | HydraulicConfig | CmapssConfig | ImsConfig,
+    Field(discriminator="name"),
+]
 
-__all__ = ["Dataset", "DigitsConfig", "ShuttleConfig", "Task", "TaskConfig"]
+__all__ = [
+    "CmapssConfig",
+    "Dataset",
+    "DigitsConfig",
+    "HydraulicConfig",
+    "ImsConfig",
+    "ShuttleConfig",
+    "Task",
+    "TaskConfig",
+    "TepConfig",
+]

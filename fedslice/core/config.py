@@ -4,6 +4,7 @@ import difflib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from fedslice.core.errors import UsageError
 
 Tables = dict[str, Any]
+_ROOT = Path(__file__).resolve().parents[2]
 TableT = TypeVar("TableT", bound="Table")
 
 
@@ -142,3 +144,48 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models(part)]
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """Where a run's config is and what overrides it: all that a Flower app is told, so it is plain text."""
+
+    config: str
+    overrides: tuple[str, ...] = ()
+    data: str = ""
+    out: str = ""
+
+    @classmethod
+    def of(cls, run_config: Mapping[str, Any]) -> "RunConfig":
+        """Read the keys of `[tool.flwr.app.config]`."""
+        lines = str(run_config.get("set", "")).splitlines()
+        overrides = tuple(line for line in lines if line.strip())
+        return cls(str(run_config["config"]), overrides, str(run_config.get("data", "")), str(run_config.get("out", "")))
+
+    def as_run_config(self) -> dict[str, str]:
+        """Return what `of` reads back."""
+        return {"config": self.config, "set": "\n".join(self.overrides), "data": self.data, "out": self.out}
+
+    @property
+    def source(self) -> str:
+        """Return what messages call the config."""
+        return self.config
+
+    def tables(self) -> Tables:
+        """Return the tables. A relative path is looked for here, and then beside this code.
+
+        Raises:
+            UsageError: See `load`.
+        """
+        path = Path(self.config)
+        beside_code = _ROOT / path
+        return load(beside_code if not path.exists() and beside_code.exists() else path, self.overrides)
+
+    def section(self, model: type[TableT]) -> TableT:
+        """Return those tables that a model knows, checked.
+
+        Raises:
+            UsageError: See `load` and `validate`.
+        """
+        tables = self.tables()
+        return validate(model, {name: tables[name] for name in model.model_fields if name in tables}, self.source)

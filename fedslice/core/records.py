@@ -13,7 +13,8 @@ NodeId = int
 class NodeReport:
     """What the coordinator knows of a node: what it declared, and what it last reported.
 
-    Any number may be odd (NaN, negative, missing): a report is a claim, and policies must cope.
+    Any number may be odd (NaN, negative, missing): a report is a claim, and policies must cope. `num_rounds` counts
+    the rounds in which the node was asked to train, `last_round` is the last of them.
     """
 
     node: NodeId

@@ -1,0 +1,52 @@
+"""Virtual time, and what one exchange between the coordinator and a cohort cost."""
+
+from dataclasses import dataclass, field
+
+from fedslice.core.records import NodeId
+
+
+@dataclass(slots=True)
+class VirtualClock:
+    """Seconds since the run began, as the modelled network tells them."""
+
+    now_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """What one node's part in an exchange took and cost."""
+
+    download_s: float = 0.0
+    compute_s: float = 0.0
+    upload_s: float = 0.0
+    bytes_down: int = 0
+    bytes_up: int = 0
+    joules: float = 0.0
+    late: bool = False
+
+    @property
+    def total_s(self) -> float:
+        """Return the seconds from the instruction to the last byte of the reply."""
+        return self.download_s + self.compute_s + self.upload_s
+
+
+@dataclass(slots=True)
+class Phase:
+    """One exchange: who took how long. Filled while the replies are read."""
+
+    timings: dict[NodeId, Timing] = field(default_factory=dict)
+
+    @property
+    def bytes_down(self) -> int:
+        """Return all bytes sent to nodes."""
+        return sum(t.bytes_down for t in self.timings.values())
+
+    @property
+    def bytes_up(self) -> int:
+        """Return all bytes that came back."""
+        return sum(t.bytes_up for t in self.timings.values())
+
+    @property
+    def joules(self) -> float:
+        """Return the energy that the nodes spent, summed in node order so that it repeats."""
+        return sum(self.timings[node].joules for node in sorted(self.timings))

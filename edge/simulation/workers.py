@@ -1,0 +1,162 @@
+"""Forked worker processes that run nodes side by side, which threads cannot: training holds Python's lock.
+
+A worker shares what this process had loaded when it was forked. It is sent instructions over a pipe, and
+both ways arrays travel through one region of shared memory that has no name, so nothing is left behind.
+"""
+
+import mmap
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from flwr.app import Context, Message, RecordDict
+from flwr.common.constant import ErrorCode
+
+from edge.flower import content_bytes, error_reply, metadata_fields, rebuilt
+from edge.simulation import shared
+from edge.simulation.host import Host, answer
+
+_FORK = multiprocessing.get_context("fork")
+_LEAST_REGION_BYTES = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """One process, its pipe, and the content that its shared memory holds."""
+
+    process: Any
+    pipe: Connection
+    region: mmap.mmap
+    content: RecordDict | None = None
+    described: list[Any] = field(default_factory=list)
+    free: int = 0
+    job: Message | None = None
+
+
+class WorkerPool:
+    """Runs a host in worker processes; started at first use, enlarged or replaced when needed."""
+
+    def __init__(self, host: Host, context_of: Callable[[int], Context], workers: int) -> None:
+        """Keep what workers will run.
+
+        Args:
+            host: What every node runs.
+            context_of: Gives a node's context by its address; node state stays in this process.
+            workers: How many processes.
+        """
+        self._host, self._context_of, self._num = host, context_of, workers
+        self._workers: list[_Worker] = []
+
+    def answers(self, messages: Sequence[Message]) -> Iterator[Message]:
+        """Yield a reply to each instruction, in the order in which they are ready."""
+        waiting = deque(messages)
+        self._reserve(max(2 * content_bytes(m.content) for m in messages))
+        try:
+            for worker in self._workers:
+                self._assign(worker, waiting)
+            while busy := [w for w in self._workers if w.job]:
+                for pipe in wait([w.pipe for w in busy]):
+                    worker = next(w for w in busy if w.pipe is pipe)
+                    reply = self._take(worker, waiting)
+                    for idle in [w for w in self._workers if not w.job]:
+                        self._assign(idle, waiting)
+                    if reply:
+                        yield reply
+        finally:
+            if any(w.job for w in self._workers):  # the reader stopped early: what is still running is of no use
+                self.close()
+
+    def close(self) -> None:
+        """End all workers, whatever they are doing."""
+        for worker in self._workers:
+            worker.pipe.close()
+            worker.process.kill()
+            worker.process.join()
+        self._workers = []
+
+    def _reserve(self, num_bytes: int) -> None:
+        """See that there are workers and that each region has room."""
+        if any(len(w.region) < num_bytes or not w.process.is_alive() for w in self._workers):
+            self.close()
+        while len(self._workers) < self._num:
+            self._workers.append(self._start(2 * num_bytes))
+
+    def _start(self, num_bytes: int) -> _Worker:
+        region = mmap.mmap(-1, max(_LEAST_REGION_BYTES, num_bytes))
+        ours, theirs = _FORK.Pipe()
+        # A worker ends when its pipe does, so no other process may hold our end of it open.
+        inherited = [ours, *(w.pipe for w in self._workers)]
+        process = _FORK.Process(target=_serve, args=(self._host, theirs, inherited, region), daemon=True)
+        process.start()
+        theirs.close()
+        return _Worker(process, ours, region)
+
+    def _replace(self, worker: _Worker, num_bytes: int) -> None:
+        worker.pipe.close()
+        worker.process.kill()
+        worker.process.join()
+        self._workers.remove(worker)
+        self._workers.append(self._start(num_bytes))
+
+    def _assign(self, worker: _Worker, waiting: deque[Message]) -> None:
+        worker.job = message = waiting.popleft() if waiting else None
+        if message is None:
+            return
+        if worker.content is not message.content:
+            worker.described, worker.free = shared.pack(message.content, worker.region, 0)
+            worker.content = message.content
+        context = self._context_of(message.metadata.dst_node_id)
+        state, free = shared.pack(context.state, worker.region, worker.free)
+        node = {"run_id": context.run_id, "node_id": context.node_id, "node_config": context.node_config}
+        header = {"metadata": metadata_fields(message), "content": worker.described, "state": state, "free": free}
+        worker.pipe.send_bytes(shared.encode(header | {"node": node, "run_config": context.run_config}))
+
+    def _take(self, worker: _Worker, waiting: deque[Message]) -> Message | None:
+        """Return a worker's reply; None when its region was too small, and the job waits again."""
+        message, worker.job = worker.job, None
+        assert message is not None
+        try:
+            header = shared.decode(worker.pipe.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            self._replace(worker, len(worker.region))
+            return error_reply(message, ErrorCode.CLIENT_APP_CRASHED, "the worker process died while it ran this node")
+        if "needed" in header:
+            self._replace(worker, 2 * header["needed"])
+            waiting.appendleft(message)
+            return None
+        self._context_of(message.metadata.dst_node_id).state = shared.unpack(header["state"], worker.region, copy=True)
+        if "error" in header:
+            return error_reply(message, *header["error"])
+        return Message(shared.unpack(header["content"], worker.region, copy=True), reply_to=message)
+
+
+def _serve(host: Host, pipe: Connection, inherited: Sequence[Connection], region: mmap.mmap) -> None:
+    """Be a worker: answer until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which then closes the pipes
+    for connection in inherited:
+        connection.close()
+    while True:
+        try:
+            header = shared.decode(pipe.recv_bytes())
+            pipe.send_bytes(shared.encode(_run(host, header, region)))
+        except (EOFError, ConnectionError):
+            return
+
+
+def _run(host: Host, header: dict[str, Any], region: mmap.mmap) -> dict[str, Any]:
+    content = shared.unpack(header["content"], region, copy=False)
+    state = shared.unpack(header["state"], region, copy=True)
+    context = Context(**header["node"], state=state, run_config=header["run_config"])
+    reply = answer(host, rebuilt(header["metadata"], content), context)
+    try:
+        packed_state, free = shared.pack(context.state, region, header["free"])
+        if reply.has_error():
+            return {"state": packed_state, "error": [reply.error.code, reply.error.reason]}
+        packed, _ = shared.pack(reply.content, region, free)
+    except shared.RegionFullError as error:
+        return {"needed": error.needed}
+    return {"state": packed_state, "content": packed}

@@ -1,0 +1,50 @@
+"""What kinds of node there are, and which kind each node is."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fedslice.core.config import Table
+from fedslice.core.seeds import rng
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class NodeProfile(Table):
+    """A kind of node: its slice, its speed and its power."""
+
+    name: str
+    slice: str
+    share: Positive = 1.0
+    examples_per_s: Positive = 20_000.0
+    idle_w: Annotated[float, Field(ge=0)] = 2.0
+    compute_w: Annotated[float, Field(ge=0)] = 6.0
+    transmit_w: Annotated[float, Field(ge=0)] = 2.5
+
+
+_DEFAULT = [
+    NodeProfile(name="gateway", slice="embb", share=5),
+    NodeProfile(name="controller", slice="urllc", share=2, examples_per_s=8_000, compute_w=4),
+    NodeProfile(name="sensor", slice="mmtc", share=3, examples_per_s=2_500, idle_w=0.3, compute_w=1.5, transmit_w=0.8),
+]
+
+
+class NodesConfig(Table):
+    """How many nodes there are, of which kinds, and what their reports rest on."""
+
+    count: Annotated[int, Field(ge=1)] = 10
+    reports: Literal["modelled"] = "modelled"
+    profiles: Annotated[list[NodeProfile], Field(min_length=1)] = _DEFAULT
+
+
+def profiles(config: NodesConfig, seed: int) -> list[NodeProfile]:
+    """Return the profile of each node, dealt by share and then shuffled by the seed."""
+    total = sum(profile.share for profile in config.profiles)
+    exact = [config.count * profile.share / total for profile in config.profiles]
+    counts = [int(share) for share in exact]
+    # Largest remainder: the shares are met as closely as whole nodes allow.
+    by_remainder = sorted(range(len(exact)), key=lambda i: counts[i] - exact[i])
+    for i in by_remainder[: config.count - sum(counts)]:
+        counts[i] += 1
+    dealt = [profile for profile, count in zip(config.profiles, counts, strict=True) for _ in range(count)]
+    return [dealt[i] for i in rng(seed, "profiles").permutation(config.count)]

@@ -1,0 +1,49 @@
+"""The one place that joins server, client and edge."""
+
+import os
+
+from client.app import app as client_app
+from client.session import session
+from edge.simulation import SimulationGrid
+from edge.slices import Network, profiles
+from fedslice.core.config import RunConfig
+from fedslice.core.errors import UsageError
+from fedslice.core.events import Listener
+from fedslice.settings import Settings, checked
+from server.app import serve
+from server.run_folder import Summary
+
+
+def check(run: RunConfig) -> Settings:
+    """Return the config if a federation could start from it: parts fit together, data are there and can be dealt out.
+
+    Raises:
+        UsageError: Something is wrong; the text says what, where, and what would be right.
+    """
+    settings = checked(run)
+    try:
+        Network(settings.network, profiles(settings.nodes, settings.federation.seed), settings.federation.seed)
+    except ValueError as error:
+        raise UsageError(f"{run.source}: {error}") from error
+    settings.aggregation.build()
+    _ = session(run.as_run_config()).parts
+    return settings
+
+
+def simulate(run: RunConfig, *listeners: Listener) -> Summary:
+    """Run a federation in this process and its workers, on a virtual clock.
+
+    Raises:
+        UsageError: See `check`.
+        RunError: The run could not go on.
+    """
+    settings = check(run)
+    count = settings.nodes.count
+    # Addresses count from 1, as Flower's do not use 0. The last node is the evaluator.
+    node_configs = {node + 1: {"partition-id": node, "num-partitions": count} for node in range(count + 1)}
+    workers = settings.federation.workers or os.cpu_count() or 1
+    grid = SimulationGrid(client_app, node_configs, run.as_run_config(), workers)
+    try:
+        return serve(grid, run, *listeners)
+    finally:
+        grid.close()

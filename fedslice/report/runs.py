@@ -1,0 +1,217 @@
+"""Reads a run folder as it is, finished or not: what cannot be read is left out and noted."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedslice.core.config import Tables, load
+from fedslice.core.errors import UsageError
+from fedslice.core.records import NodeId, Rejection, RoundRecord
+
+NAN = float("nan")
+_SECRETS = ("password", "secret", "token")
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """What a run's logs tell of one node."""
+
+    slice: str = ""
+    num_examples: int | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run folder in memory. `notes` are sentences for the reader about what was missing."""
+
+    folder: Path
+    label: str
+    config: Tables
+    summary: dict[str, Any]
+    rounds: list[RoundRecord]
+    nodes: dict[NodeId, Node]
+    notes: list[str]
+
+    @property
+    def better(self) -> dict[str, str]:
+        """Return the metrics to judge by, the first one first; guessed when the run has no summary."""
+        if self.summary.get("better"):
+            return dict(self.summary["better"])
+        names = dict.fromkeys(name for record in self.rounds for name in record.evaluate)
+        judged = [name for name in names if name != "loss"] or list(names)
+        return {name: "lower" if name == "loss" else "higher" for name in judged}
+
+
+def read_runs(folders: Sequence[Path]) -> list[Run]:
+    """Read run folders and give each run a label of its own.
+
+    Raises:
+        UsageError: There is no folder, or one of them is not a run.
+    """
+    if not folders:
+        raise UsageError("report: name at least one run folder")
+    runs = [read_run(folder) for folder in folders]
+    names = Counter(run.label for run in runs)
+    # Runs of one config share its name; their folders differ.
+    labels = [run.label if names[run.label] == 1 else run.folder.resolve().name for run in runs]
+    seen: Counter[str] = Counter()
+    for index, label in enumerate(labels):
+        seen[label] += 1
+        runs[index] = replace(runs[index], label=label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return runs
+
+
+def read_run(folder: Path) -> Run:
+    """Read one run folder.
+
+    Raises:
+        UsageError: The folder is not a run, and what it lacks.
+    """
+    _check_is_run(folder)
+    notes: list[str] = []
+    config = _without_secrets(load(folder / "config.toml"))
+    summary = _summary(folder / "summary.json", notes)
+    rounds = _rounds(folder / "rounds.jsonl", notes)
+    if not rounds:
+        notes.append("No round has finished.")
+    name = summary.get("name") or _configured_name(config) or folder.resolve().name
+    return Run(
+        folder=folder,
+        label=str(name),
+        config=config,
+        summary=summary,
+        rounds=rounds,
+        nodes=_nodes(folder / "events.jsonl", rounds, notes),
+        notes=notes,
+    )
+
+
+def _check_is_run(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such run folder")
+    missing = [name for name in ("config.toml", "rounds.jsonl") if not (folder / name).is_file()]
+    # A run that was stopped in its first round has a log of events, but no round yet.
+    if missing == ["rounds.jsonl"] and (folder / "events.jsonl").is_file():
+        return
+    if missing:
+        raise UsageError(f"{folder}: not a run folder, it has no {' and no '.join(missing)}")
+
+
+def _without_secrets(value: Any) -> Any:
+    # People pass reports on; what opens a broker must not travel with them.
+    if isinstance(value, dict):
+        return {key: "***" if key.lower().endswith(_SECRETS) else _without_secrets(item) for key, item in value.items()}
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
+
+
+def _configured_name(config: Tables) -> str | None:
+    federation = config.get("federation")
+    return federation.get("name") if isinstance(federation, dict) else None
+
+
+def _summary(path: Path, notes: list[str]) -> dict[str, Any]:
+    if not path.is_file():
+        notes.append("No summary.json: the run has not ended. Totals are of the finished rounds.")
+        return {}
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        summary = None
+    if not isinstance(summary, dict):
+        notes.append("summary.json cannot be read. Totals are of the finished rounds.")
+        return {}
+    return summary
+
+
+def _objects(path: Path, notes: list[str], of_interest: Sequence[str] = ()) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each line's number and object. Lines with none of the words are not even parsed."""
+    if not path.is_file():
+        return
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number, raw in enumerate(lines, 1):
+        line = raw.decode("utf-8", "replace")
+        if not line.strip() or (of_interest and not any(word in line for word in of_interest)):
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError:
+            value = None
+        if isinstance(value, dict):
+            yield number, value
+        elif number == len(lines) and not line.endswith("\n"):
+            notes.append(f"{path.name}: the last line was cut short and is left out.")
+        else:
+            notes.append(_unreadable(path, number))
+
+
+def _unreadable(path: Path, number: int) -> str:
+    return f"{path.name}: line {number} cannot be read and is left out."
+
+
+def _rounds(path: Path, notes: list[str]) -> list[RoundRecord]:
+    # Keyed by round: a run that was killed and resumed may have logged one twice, and the later counts.
+    found: dict[int, RoundRecord] = {}
+    for number, value in _objects(path, notes):
+        try:
+            record = _record(value)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            notes.append(_unreadable(path, number))
+        else:
+            found[record.round] = record
+    return [found[number] for number in sorted(found)]
+
+
+def _record(value: dict[str, Any]) -> RoundRecord:
+    return RoundRecord(
+        round=int(value["round"]),
+        virtual_s=_number(value["virtual_s"]),
+        wall_s=_number(value["wall_s"]),
+        selected=[int(node) for node in value["selected"]],
+        replied=[int(node) for node in value["replied"]],
+        rejected=[Rejection(node=int(item["node"]), reason=str(item["reason"])) for item in value["rejected"]],
+        bytes_down=int(value["bytes_down"]),
+        bytes_up=int(value["bytes_up"]),
+        joules=_number(value["joules"]),
+        slices={str(name): _numbers(use) for name, use in value["slices"].items()},
+        train=_numbers(value["train"]),
+        evaluate=_numbers(value["evaluate"]),
+        void=bool(value.get("void", False)),
+    )
+
+
+def _number(value: Any) -> float:
+    return NAN if value is None else float(value)
+
+
+def _numbers(values: dict[str, Any]) -> dict[str, float]:
+    return {str(name): _number(value) for name, value in values.items()}
+
+
+def _nodes(path: Path, rounds: Sequence[RoundRecord], notes: list[str]) -> dict[NodeId, Node]:
+    """Return every node that joined or was selected, in the order of their ids."""
+    found: dict[NodeId, Node] = {}
+    for record in rounds:
+        for node in (*record.selected, *record.replied, *(item.node for item in record.rejected)):
+            found.setdefault(node, Node())
+    for number, event in _objects(path, notes, ('"node_joined"', '"node_evaluated"')):
+        try:
+            _learn(found, event)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            notes.append(_unreadable(path, number))
+    return dict(sorted(found.items()))
+
+
+def _learn(found: dict[NodeId, Node], event: dict[str, Any]) -> None:
+    if event["event"] not in ("node_joined", "node_evaluated"):
+        return
+    node = found.setdefault(int(event["node"]), Node())
+    if event["event"] == "node_evaluated":
+        node.metrics = _numbers(event["metrics"])
+        return
+    node.slice = str(event.get("slice") or "")
+    if event.get("num_examples") is not None:
+        node.num_examples = int(event["num_examples"])

@@ -1,0 +1,143 @@
+"""Any of Flower's own strategies in the place of our rule and optimizer, by its import path."""
+
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.exception import AppExitException
+from flwr.serverapp.strategy import Strategy as FlowerStrategy
+from pydantic import field_validator
+
+from edge.flower import to_params, to_record
+from edge.wrapper import GridWrapper
+from fedslice.core.config import Table
+from fedslice.core.errors import RunError, UsageError
+from fedslice.core.params import Kind, Model, Params, added
+from fedslice.core.records import Update
+from server.aggregation.mean import Mean
+from server.aggregation.rule import Fold
+
+# Our selection has chosen the cohort: the strategy takes all of it, and must never wait for more.
+_WHOLE_COHORT = {"fraction_train": 1.0, "min_train_nodes": 1, "min_available_nodes": 1}
+
+
+class FlowerRuleConfig(Table):
+    """A strategy of Flower's interface: its import path and its arguments."""
+
+    rule: Literal["flower"]
+    strategy: str
+    args: dict[str, bool | int | float | str] = {}
+
+    @field_validator("strategy")
+    @classmethod
+    def _importable(cls, path: str) -> str:
+        _import(path)
+        return path
+
+    def build(self) -> "FlowerRule":
+        """Return the rule.
+
+        Raises:
+            UsageError: The strategy does not take these arguments.
+        """
+        try:
+            return FlowerRule(_import(self.strategy)(**_WHOLE_COHORT, **self.args))
+        except (TypeError, ValueError, AssertionError) as error:
+            raise UsageError(f"aggregation.args: {self.strategy} does not take these: {error}") from error
+
+
+def _import(path: str) -> type[FlowerStrategy]:
+    module_name, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"no strategy can be imported from {path}, as in flwr.serverapp.strategy.FedAdam") from error
+    if not (isinstance(found, type) and issubclass(found, FlowerStrategy)):
+        raise ValueError(f"{path} is not a flwr.serverapp.strategy.Strategy")
+    return found
+
+
+class CohortGrid(GridWrapper):
+    """Shows a cohort as the nodes that are there, so that a strategy which takes all takes just these."""
+
+    def __init__(self, inner: Grid, cohort: Sequence[int]) -> None:
+        """Freeze the cohort for a phase; `cohort` are addresses in the grid."""
+        super().__init__(inner)
+        self._cohort = list(cohort)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """Return the cohort."""
+        return list(self._cohort)
+
+
+class FlowerRule:
+    """Hands a Flower strategy what it expects: whole weights, replies in node order, and no odd one among them.
+
+    It sees the trained entries only. Statistics and counters are folded by our mean: averaged as plain floats,
+    as Flower would, counters become fractions and an adaptive optimizer drives variances below zero.
+    """
+
+    def __init__(self, strategy: FlowerStrategy) -> None:
+        """Stand in front of a strategy."""
+        self._strategy = strategy
+        self._rest = Mean()
+
+    def instruct(self, number: int, model: Model, config: ConfigRecord, grid: Grid, cohort: Sequence[int]) -> list[Message]:
+        """Return the strategy's own instructions, with the entries put back that it does not see."""
+        trained = to_record(_trained(model, model.arrays))
+        messages = list(self._strategy.configure_train(number, trained, config, CohortGrid(grid, cohort)))
+        complete = to_record(model.arrays)
+        # Messages of one content go on sharing it: it is then measured, and copied to a worker, once.
+        contents = {id(m.content): RecordDict({**m.content, "arrays": complete}) for m in messages}
+        rewritten = [Message(contents[id(m.content)], m.metadata.dst_node_id, m.metadata.message_type) for m in messages]
+        return sorted(rewritten, key=lambda m: cohort.index(m.metadata.dst_node_id))
+
+    def fold(self, model: Model, updates: Iterable[Update], quorum: int = 1) -> Fold | None:
+        """Return the strategy's new weights as settled entries.
+
+        Raises:
+            RunError: The strategy refuses to aggregate.
+        """
+        received = sorted(updates, key=lambda update: update.node)
+        rest = self._rest.fold(_rest_of(model), [_only(model, u) for u in received], quorum)
+        if rest is None:
+            return None
+        keys = set.intersection(*(set(u.metrics) for u in received))
+        replies = [_reply(model, update, keys) for update in received]
+        try:
+            arrays, _ = self._strategy.aggregate_train(0, replies)
+        except (AppExitException, ValueError, ZeroDivisionError, AssertionError, IndexError) as error:
+            raise RunError(f"{type(self._strategy).__name__} cannot aggregate {len(replies)} updates: {error}") from error
+        if arrays is None:
+            return None
+        weights = {name: a.astype(model.arrays[name].dtype) for name, a in to_params(arrays).items()}
+        return Fold({}, {**rest.settled, **weights})
+
+
+def _trained(model: Model, arrays: Params) -> dict[str, Any]:
+    return {n: a for n, a in arrays.items() if model.entries[n].kind in (Kind.WEIGHT, Kind.ANGLE)}
+
+
+def _rest_of(model: Model) -> Model:
+    trained = _trained(model, model.arrays)
+    arrays = {n: a for n, a in model.arrays.items() if n not in trained}
+    return Model(arrays, {n: model.entries[n] for n in arrays})
+
+
+def _only(model: Model, update: Update) -> Update:
+    rest = {n: a for n, a in update.arrays.items() if model.entries[n].kind in (Kind.STATISTIC, Kind.COUNTER)}
+    return Update(node=update.node, arrays=rest, weight=update.weight, whole=update.whole)
+
+
+def _reply(model: Model, update: Update, keys: set[str]) -> Message:
+    sent = _trained(model, update.arrays)
+    whole = sent if update.whole else {n: added(model.arrays[n], a, model.entries[n]) for n, a in sent.items()}
+    weight = int(update.weight) if update.weight.is_integer() else update.weight
+    metrics = MetricRecord({"num-examples": weight, **{k: update.metrics[k] for k in sorted(keys)}})
+    instruction = Message(RecordDict(), update.node + 1, "train")
+    return Message(RecordDict({"arrays": to_record(whole), "metrics": metrics}), reply_to=instruction)
+
+
+__all__ = ["CohortGrid", "FlowerRule", "FlowerRuleConfig"]

@@ -1,0 +1,36 @@
+"""The Flower ServerApp. On every grid it is this that runs."""
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedslice.core.config import RunConfig
+from fedslice.core.events import Listener
+from server.config import ServerConfig
+from server.coordinator import Coordinator
+from server.run_folder import RunFolder, Summary
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the federation that the run's config describes."""
+    serve(grid, RunConfig.of(context.run_config))
+
+
+def serve(grid: Grid, run: RunConfig, *listeners: Listener) -> Summary:
+    """Run a federation over a grid.
+
+    Args:
+        grid: Whatever reaches the nodes.
+        run: Where the config is.
+        listeners: Who is told of each event.
+
+    Raises:
+        UsageError: The config or the run folder is not usable.
+        RunError: The run could not go on.
+    """
+    config = run.section(ServerConfig)
+    folder = RunFolder.named(run.out, config.federation.name, run.tables())
+    with folder.events(*listeners) as events:
+        return Coordinator(config, grid, folder, events).run()

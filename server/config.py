@@ -1,0 +1,21 @@
+"""What the coordinator reads of the config."""
+
+from pydantic import Field
+
+from edge.slices import NetworkConfig, NodesConfig
+from fedslice.core.config import Table
+from fedslice.core.federation import FederationConfig
+from server.aggregation import AggregationConfig, GuardConfig, MeanConfig, OptimizerConfig, SgdConfig
+from server.selection import LossAndSpeedConfig, SelectionConfig
+
+
+class ServerConfig(Table):
+    """The tables that say who trains, how updates are folded, and what lies between."""
+
+    federation: FederationConfig = FederationConfig()
+    selection: SelectionConfig = Field(default_factory=LossAndSpeedConfig)
+    guard: GuardConfig = GuardConfig()
+    aggregation: AggregationConfig = Field(default_factory=MeanConfig)
+    optimizer: OptimizerConfig = Field(default_factory=SgdConfig)
+    network: NetworkConfig = NetworkConfig()
+    nodes: NodesConfig = NodesConfig()

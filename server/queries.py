@@ -1,0 +1,78 @@
+"""What the coordinator asks before the first round: who is there, their common scale, and the initial model."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+
+from edge.flower import to_params, to_record
+from fedslice.core.errors import RunError
+from fedslice.core.params import Array, Model, describe
+from server.registry import Introduction
+
+_PATIENCE_S = 600.0  # loading a large data set is part of the first answer
+
+
+def introduce(grid: Grid, addresses: Sequence[int]) -> dict[int, Introduction]:
+    """Ask nodes who they are. One that does not know the question, such as a plain Flower app, is named by its place.
+
+    Raises:
+        RunError: A node could not answer, or two say that they are the same.
+    """
+    met: dict[int, Introduction] = {}
+    for address, reply in _ask(grid, addresses, "query.describe", RecordDict()).items():
+        if not reply.has_error():
+            report = reply.content.config_records["report"]
+            intro = Introduction(*(report[key] for key in ("node", "role", "slice", "num-examples", "num-processed")))  # type: ignore[arg-type]
+        elif "No query function" in reply.error.reason or "not found" in reply.error.reason.lower():
+            intro = Introduction(len(met), "train", "", 1, 0)
+        else:
+            raise RunError(f"the node at {address} did not say who it is: {reply.error.reason}")
+        if intro.node in {other.node for other in met.values()}:
+            raise RunError(f"two nodes say that they are node {intro.node}: give each its own partition-id")
+        met[address] = intro
+    return met
+
+
+def totals(grid: Grid, addresses: Sequence[int]) -> dict[str, Array]:
+    """Return the sums over all nodes of what each may tell of its features, added in the order given.
+
+    Raises:
+        RunError: A node could not answer.
+    """
+    added: dict[str, Array] = {}
+    for address, reply in _ask(grid, addresses, "query.sums", RecordDict()).items():
+        for name, array in to_params(_content(reply, address).array_records["arrays"]).items():
+            added[name] = np.add(added[name], array) if name in added else np.array(array)
+    return added
+
+
+def initial_model(grid: Grid, address: int, sums: dict[str, Array]) -> tuple[Model, dict[str, str]]:
+    """Return the initial model and how the task is judged: metrics by name, each `higher` or `lower`.
+
+    Raises:
+        RunError: The node could not answer.
+    """
+    reply = _ask(grid, [address], "query.init", RecordDict({"totals": to_record(sums)}))[address]
+    content = _content(reply, address)
+    arrays = to_params(content.array_records["arrays"])
+    kinds = {name: str(kind) for name, kind in content.config_records["kinds"].items()}
+    better = {name: str(which) for name, which in content.config_records.get("better", ConfigRecord()).items()}
+    return Model(arrays, describe(arrays, kinds)), better
+
+
+def _ask(grid: Grid, addresses: Sequence[int], what: str, content: RecordDict) -> dict[int, Message]:
+    if not addresses:
+        return {}
+    messages = [Message(content, address, what) for address in addresses]
+    replies = {r.metadata.src_node_id: r for r in grid.send_and_receive(messages, timeout=_PATIENCE_S)}
+    if silent := [address for address in addresses if address not in replies]:
+        raise RunError(f"no answer to {what} from the nodes at {', '.join(map(str, silent))} within {_PATIENCE_S:g} s")
+    return {address: replies[address] for address in addresses}
+
+
+def _content(reply: Message, address: int) -> RecordDict:
+    if reply.has_error():
+        raise RunError(f"the node at {address} failed: {reply.error.reason}")
+    return reply.content

@@ -1,0 +1,98 @@
+"""The nodes: who they are, what each last reported, and how each has fared."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedslice.core.records import NodeId, NodeReport, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a node says of itself when it is first met. `num_processed` are the examples a round makes it compute on."""
+
+    node: NodeId
+    role: str
+    slice: str
+    num_examples: int
+    num_processed: int
+
+
+Introduce = Callable[[Sequence[int]], Mapping[int, Introduction]]
+Predict = Callable[[Introduction], float]
+
+
+class Registry:
+    """Knows nodes by their id, which lasts, and their address in the grid, which may not."""
+
+    def __init__(self, introduce: Introduce, predict: Predict) -> None:
+        """Start empty.
+
+        Args:
+            introduce: Asks the nodes at some addresses who they are.
+            predict: Says how long a round would take a node that has had none yet.
+        """
+        self._introduce, self._predict = introduce, predict
+        self.names: dict[int, NodeId] = {}
+        self._addresses: dict[NodeId, int] = {}
+        self._nodes: dict[NodeId, NodeReport] = {}
+        self._evaluators: dict[NodeId, int] = {}
+
+    def roll_call(self, addresses: Iterable[int]) -> tuple[list[NodeReport], list[Introduction]]:
+        """Note who is there.
+
+        Returns:
+            The nodes that can train, those that are away marked as offline, and those met for the first time.
+        """
+        present = set(addresses)
+        met = []
+        for address, intro in self._introduce(sorted(present - self.names.keys())).items():
+            self.names[address] = intro.node
+            self._addresses[intro.node] = address
+            if intro.role == "evaluate":
+                self._evaluators[intro.node] = address
+            else:
+                self._nodes[intro.node] = self._first_report(intro)
+            met.append(intro)
+        for node, report in self._nodes.items():
+            online = self._addresses[node] in present
+            if online is not report.online:
+                self._nodes[node] = replace(report, online=online)
+        return list(self._nodes.values()), sorted(met, key=lambda intro: intro.node)
+
+    def address(self, node: NodeId) -> int:
+        """Return where a node is reached."""
+        return self._addresses[node]
+
+    def evaluators(self) -> list[int]:
+        """Return where the nodes are reached that hold central test data."""
+        return [self._evaluators[node] for node in sorted(self._evaluators)]
+
+    def slice_of(self, node: NodeId) -> str:
+        """Return the slice that a node said it is on."""
+        return self._nodes[node].slice
+
+    def observe(self, number: int, update: Update, round_s: float | None) -> NodeReport:
+        """Note what a node's update tells of it."""
+        known = self._nodes[update.node]
+        loss = update.metrics.get("train_loss")
+        report = replace(known, loss=loss, round_s=round_s, last_round=number, num_rounds=known.num_rounds + 1)
+        self._nodes[update.node] = report
+        return report
+
+    def refuse(self, number: int, node: NodeId) -> None:
+        """Note that a node was asked and gave nothing that could be folded."""
+        known = self._nodes[node]
+        self._nodes[node] = replace(known, last_round=number, num_rounds=known.num_rounds + 1)
+
+    def state(self) -> dict[str, Any]:
+        """Return what was learned of each node."""
+        learned = ("loss", "round_s", "last_round", "num_rounds")
+        return {str(n): {key: getattr(r, key) for key in learned} for n, r in sorted(self._nodes.items())}
+
+    def _first_report(self, intro: Introduction) -> NodeReport:
+        known = self._nodes.get(intro.node)
+        if known:  # back under another address: what was learned of it stands
+            return replace(known, num_examples=intro.num_examples, slice=intro.slice)
+        predicted = self._predict(intro)
+        return NodeReport(node=intro.node, num_examples=intro.num_examples, slice=intro.slice, round_s=predicted)

@@ -1,0 +1,59 @@
+"""From a Flower reply to our records."""
+
+from collections.abc import Mapping
+
+from flwr.app import Message, MetricRecord
+
+from edge.flower import to_params
+from fedslice.core.records import NodeId, Update
+
+_WEIGHT = "num-examples"
+
+
+def update_of(reply: Message, node: NodeId) -> Update:
+    """Return a training reply as an update. One that does not say what it carries carries whole weights.
+
+    Raises:
+        ValueError: The reply is an error, or not what a training reply must be; the text says how.
+    """
+    if reply.has_error():
+        raise ValueError(reply.error.reason or f"error {reply.error.code}")
+    records = reply.content.array_records
+    if len(records) != 1:
+        raise ValueError(f"arrays: one record expected, {len(records)} came")
+    weight, metrics = _weighted(reply)
+    report = reply.content.config_records.get("report", {})
+    whole = report.get("carries") != "difference"
+    return Update(node=node, arrays=to_params(next(iter(records.values()))), weight=weight, whole=whole, metrics=metrics)
+
+
+def measurement_of(reply: Message) -> tuple[float, Mapping[str, float]]:
+    """Return an evaluation reply as its weight and its metrics.
+
+    Raises:
+        ValueError: The reply is an error, or has no metrics.
+    """
+    if reply.has_error():
+        raise ValueError(reply.error.reason or f"error {reply.error.code}")
+    return _weighted(reply)
+
+
+def num_processed(reply: Message) -> int:
+    """Return how many examples a reply's node computed on; 0 where it does not say."""
+    if reply.has_error():
+        return 0
+    value = reply.content.config_records.get("report", {}).get("num-processed", 0)
+    return value if isinstance(value, int) else 0
+
+
+def _weighted(reply: Message) -> tuple[float, dict[str, float]]:
+    records = reply.content.metric_records
+    if len(records) != 1:
+        raise ValueError(f"metrics: one record expected, {len(records)} came")
+    record: MetricRecord = next(iter(records.values()))
+    weight = record.get(_WEIGHT)
+    if not isinstance(weight, int | float):
+        raise ValueError(f"metrics: {_WEIGHT} is missing")  # noqa: TRY004 - a reply's fault, not a programmer's
+    numbers = {name: float(value) for name, value in record.items() if isinstance(value, int | float)}
+    del numbers[_WEIGHT]
+    return float(weight), numbers

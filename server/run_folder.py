@@ -1,0 +1,101 @@
+"""The folder of a run: config, rounds, events, checkpoints, and at the end the model and a summary."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedslice.core.config import dumps
+from fedslice.core.errors import UsageError
+from fedslice.core.events import EventLog, Listener
+from fedslice.core.params import Model
+from fedslice.core.records import RoundRecord, as_json
+from server.model_file import model_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """`summary.json`, and what `--json` prints."""
+
+    name: str
+    seed: int
+    rounds: int
+    void_rounds: int
+    metrics: dict[str, float]
+    bytes_down: int
+    bytes_up: int
+    virtual_s: float
+    wall_s: float
+    joules: float
+    rejected: int
+    model_sha256: str
+    run_dir: str
+
+
+class RunFolder:
+    """Writes a run's files as things happen, so that whatever ends the run, what was done is there."""
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        """Make the folder and write the resolved config.
+
+        Raises:
+            UsageError: The folder holds a run already, or cannot be made or written.
+        """
+        self.path = path
+        self._started = time.perf_counter()
+        self._rounds: list[RoundRecord] = []
+        if (path / "rounds.jsonl").exists():
+            raise UsageError(f"{path} holds a run already; name another folder with --out")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            (path / "config.toml").write_text(dumps(config), encoding="utf-8")
+            self._lines = (path / "rounds.jsonl").open("w", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{path}: cannot write the run's folder ({error.strerror}); name another with --out") from error
+
+    @classmethod
+    def named(cls, out: str, name: str, config: Mapping[str, Any]) -> "RunFolder":
+        """Return the folder `out` or, if that is empty, one under `runs/` named by the run and the time."""
+        if out:
+            return cls(Path(out), config)
+        stamp = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        taken = (stamp.with_name(f"{stamp.name}-{i}") for i in range(2, 1000))
+        return cls(next(p for p in (stamp, *taken) if not p.exists()), config)
+
+    def events(self, *listeners: Listener) -> EventLog:
+        """Return the run's log of events."""
+        return EventLog(self.path / "events.jsonl", listeners)
+
+    def append(self, record: RoundRecord) -> None:
+        """Write a round's line."""
+        self._rounds.append(record)
+        self._lines.write(json.dumps(as_json(asdict(record)), allow_nan=False) + "\n")
+        self._lines.flush()
+
+    def finish(self, name: str, seed: int, model: Model) -> Summary:
+        """Write the model and the summary of the rounds so far, and close."""
+        data = model_bytes(model)
+        (self.path / "model.safetensors").write_bytes(data)
+        rounds = self._rounds
+        summary = Summary(
+            name=name,
+            seed=seed,
+            rounds=len(rounds),
+            void_rounds=sum(r.void for r in rounds),
+            metrics=next((r.evaluate for r in reversed(rounds) if r.evaluate), {}),
+            bytes_down=sum(r.bytes_down for r in rounds),
+            bytes_up=sum(r.bytes_up for r in rounds),
+            virtual_s=rounds[-1].virtual_s if rounds else 0.0,
+            wall_s=time.perf_counter() - self._started,
+            joules=sum(r.joules for r in rounds),
+            rejected=sum(len(r.rejected) for r in rounds),
+            model_sha256=hashlib.sha256(data).hexdigest(),
+            run_dir=str(self.path),
+        )
+        text = json.dumps(as_json(asdict(summary)), indent=2, allow_nan=False)
+        (self.path / "summary.json").write_text(text + "\n", encoding="utf-8")
+        self._lines.close()
+        return summary
