@@ -3,7 +3,7 @@
 The same code answers for a simulated node, an edge gateway and a node of Flower's own engine.
 """
 
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, ConfigRecordValues, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from client import scaling
@@ -21,7 +21,7 @@ def describe(message: Message, context: Context) -> Message:
     """Say who this node is: its id, its role, its slice and how much data it holds."""
     known, node = _who(context)
     evaluator = node >= known.nodes.count
-    report = {
+    report: dict[str, ConfigRecordValues] = {
         "node": node,
         "role": "evaluate" if evaluator else "train",
         "slice": "" if evaluator else known.slices[node],
@@ -44,13 +44,13 @@ def init(message: Message, context: Context) -> Message:
     """Send the initial model with its kinds, and how the task is judged. Any node would send the same bytes."""
     known, _ = _who(context)
     model = known.initial_model(to_params(message.content.array_records["totals"]))
-    kinds = {name: kind_text(entry) for name, entry in model.entries.items() if entry.kind is not Kind.LOCAL}
-    content = {
-        "arrays": to_record(shared(model.arrays, model.entries)),
-        "kinds": ConfigRecord(kinds),
-        "better": ConfigRecord(dict(known.task.better)),
-    }
-    return Message(RecordDict(content), reply_to=message)
+    sent = shared(model.arrays, model.entries)
+    kinds: dict[str, ConfigRecordValues] = {name: kind_text(model.entries[name]) for name in sent}
+    content = RecordDict()
+    content["arrays"] = to_record(sent)
+    content["kinds"] = ConfigRecord(kinds)
+    content["better"] = ConfigRecord({**known.task.better})
+    return Message(content, reply_to=message)
 
 
 @app.train()
@@ -63,12 +63,11 @@ def train(message: Message, context: Context) -> Message:
     _keep_local(known, result.arrays, context)
     sent = shared(result.arrays, known.entries)
     changes = {name: difference(array, base[name], known.entries[name]) for name, array in sent.items()}
-    content = {
-        "arrays": to_record(changes),
-        "metrics": MetricRecord({"num-examples": len(known.parts[node]), "train_loss": result.loss}),
-        "report": ConfigRecord({"node": node, "carries": "difference", "num-processed": result.num_processed}),
-    }
-    return Message(RecordDict(content), reply_to=message)
+    content = RecordDict()
+    content["arrays"] = to_record(changes)
+    content["metrics"] = MetricRecord({"num-examples": len(known.parts[node]), "train_loss": result.loss})
+    content["report"] = ConfigRecord({"node": node, "carries": "difference", "num-processed": result.num_processed})
+    return Message(content, reply_to=message)
 
 
 @app.evaluate()
@@ -76,8 +75,8 @@ def evaluate(message: Message, context: Context) -> Message:
     """Measure the model on the test part, if this is the evaluator, or else on this node's own data."""
     known, node = _who(context)
     measured, num_examples = known.evaluate(node, _whole(known, message, context))
-    content = {"metrics": MetricRecord({"num-examples": num_examples, **measured}), "report": ConfigRecord({"node": node})}
-    return Message(RecordDict(content), reply_to=message)
+    content = RecordDict({"metrics": MetricRecord({"num-examples": num_examples, **measured})})
+    return Message(content, reply_to=message)
 
 
 def _who(context: Context) -> tuple[Session, NodeId]:

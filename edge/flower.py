@@ -8,21 +8,25 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Error, Message, Metadata, RecordDict
-from flwr.supercore.run import Run
+from flwr.supercore.run import Run as Run
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedslice.core.params import Array as NumpyArray
 from fedslice.core.params import Params, dtype_of
 
-__all__ = [
-    "LazyArray", "Run", "begin_run", "content_bytes", "error_reply", "metadata_fields", "rebuilt", "set_message_id",
-    "to_params", "to_record",
-]
-
 COORDINATOR_ID = 1
 _METADATA = (
-    "run_id", "message_id", "src_node_id", "dst_node_id", "reply_to_message_id", "group_id", "created_at", "ttl",
-    "message_type", "src_task_id", "dst_task_id",
+    "run_id",
+    "message_id",
+    "src_node_id",
+    "dst_node_id",
+    "reply_to_message_id",
+    "group_id",
+    "created_at",
+    "ttl",
+    "message_type",
+    "src_task_id",
+    "dst_task_id",
 )
 _NPY_HEADER_BYTES = 128
 _ARRAY_OVERHEAD_BYTES = 40

@@ -1,10 +1,13 @@
 """The one place that joins server, client and edge."""
 
 import os
+import sys
+from typing import get_args
 
 from client.app import app as client_app
 from client.session import session
-from edge.simulation import SimulationGrid
+from client.tasks import TaskConfig
+from edge.simulation import SimulationGrid, UserValue
 from edge.slices import Network, profiles
 from fedslice.core.config import RunConfig
 from fedslice.core.errors import UsageError
@@ -40,10 +43,24 @@ def simulate(run: RunConfig, *listeners: Listener) -> Summary:
     settings = check(run)
     count = settings.nodes.count
     # Addresses count from 1, as Flower's do not use 0. The last node is the evaluator.
-    node_configs = {node + 1: {"partition-id": node, "num-partitions": count} for node in range(count + 1)}
+    node_configs: dict[int, dict[str, UserValue]] = {
+        node + 1: {"partition-id": node, "num-partitions": count} for node in range(count + 1)
+    }
     workers = settings.federation.workers or os.cpu_count() or 1
     grid = SimulationGrid(client_app, node_configs, run.as_run_config(), workers)
     try:
         return serve(grid, run, *listeners)
     finally:
         grid.close()
+
+
+def known_tasks() -> list[dict[str, str]]:
+    """Return the name of each task, what it is, and where its data come from."""
+    union, _ = get_args(TaskConfig)
+    rows = []
+    for config in get_args(union):
+        module = sys.modules[config.__module__]
+        about = (module.__doc__ or "").splitlines()[0]
+        where = getattr(module, "WEB", "")
+        rows.append({"name": config.model_fields["name"].default, "about": about, "data": where or "comes along"})
+    return rows

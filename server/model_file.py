@@ -37,7 +37,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
         UsageError: There is no such file, or it is damaged.
     """
     try:
-        tensors = deserialize(path.read_bytes())
+        tensors = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
     except SafetensorError as error:

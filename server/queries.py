@@ -11,6 +11,7 @@ from fedslice.core.errors import RunError
 from fedslice.core.params import Array, Model, describe
 from server.registry import Introduction
 
+_UNKNOWN_QUESTION = "function registered"  # what Flower says of a ClientApp that has no such query
 _PATIENCE_S = 600.0  # loading a large data set is part of the first answer
 
 
@@ -25,7 +26,7 @@ def introduce(grid: Grid, addresses: Sequence[int]) -> dict[int, Introduction]:
         if not reply.has_error():
             report = reply.content.config_records["report"]
             intro = Introduction(*(report[key] for key in ("node", "role", "slice", "num-examples", "num-processed")))  # type: ignore[arg-type]
-        elif "No query function" in reply.error.reason or "not found" in reply.error.reason.lower():
+        elif _UNKNOWN_QUESTION in (reply.error.reason or ""):
             intro = Introduction(len(met), "train", "", 1, 0)
         else:
             raise RunError(f"the node at {address} did not say who it is: {reply.error.reason}")

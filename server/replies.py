@@ -22,8 +22,8 @@ def update_of(reply: Message, node: NodeId) -> Update:
     if len(records) != 1:
         raise ValueError(f"arrays: one record expected, {len(records)} came")
     weight, metrics = _weighted(reply)
-    report = reply.content.config_records.get("report", {})
-    whole = report.get("carries") != "difference"
+    report = reply.content.config_records.get("report")
+    whole = report is None or report.get("carries") != "difference"
     return Update(node=node, arrays=to_params(next(iter(records.values()))), weight=weight, whole=whole, metrics=metrics)
 
 
@@ -42,7 +42,8 @@ def num_processed(reply: Message) -> int:
     """Return how many examples a reply's node computed on; 0 where it does not say."""
     if reply.has_error():
         return 0
-    value = reply.content.config_records.get("report", {}).get("num-processed", 0)
+    report = reply.content.config_records.get("report")
+    value = report.get("num-processed") if report else None
     return value if isinstance(value, int) else 0
 
 

@@ -102,9 +102,7 @@ class Strategy(FlowerStrategy):
         _, messages = rounds.open_round(server_round, model, self, grid)
         return messages
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Close a round: Flower's name for it."""
         model, cohort = self._open
         new_model, ledger = rounds.close_round(server_round, model, self, cohort, replies)

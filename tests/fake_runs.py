@@ -11,7 +11,7 @@ from fedslice.core import config
 from fedslice.core.records import as_json
 
 SLICES = ("embb", "urllc", "mmtc")
-REASONS = ("update is not finite", "norm out of line", "late")
+REASONS = ("not finite: entry w holds a NaN", "norm: the change has norm 31.2, the limit is 4", "weight: 0 is not in (0, 1e+06]")
 Rounds = list[dict[str, Any]]
 
 
@@ -54,7 +54,8 @@ def _round(number: int, rng: np.random.Generator, nodes: int, refuse: float, rea
     rejected = [{"node": node, "reason": str(rng.choice(reasons))} for node in chosen if rng.random() < refuse]
     refused = {item["node"] for item in rejected}
     silent = {node for node in chosen if rng.random() < refuse / 2} - refused
-    replied = [node for node in chosen if node not in silent]
+    rejected += [{"node": node, "reason": "no reply before the deadline"} for node in sorted(silent)]
+    replied = [node for node in chosen if node not in silent | refused]
     return {"round": number, "wall_s": 0.2, "selected": chosen, "replied": replied, "rejected": rejected}
 
 

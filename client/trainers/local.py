@@ -75,7 +75,7 @@ class LocalTrainer:
         """Yield the batches of each epoch, freshly shuffled, within the limit of steps."""
         left = self._config.max_steps or -1
         for _ in range(self._config.epochs):
-            batches = list(torch.randperm(num_examples).split(self._config.batch_size))
+            batches = list(torch.split(torch.randperm(num_examples), self._config.batch_size))
             batches = batches if left < 0 else batches[:left]
             if not batches:
                 return

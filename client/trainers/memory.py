@@ -40,8 +40,9 @@ class Flat:
             flat = torch.nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
             flat.grad = torch.zeros_like(flat)
             sizes = [p.numel() for p in parameters]
-            for parameter, data, grad in zip(parameters, flat.detach().split(sizes), flat.grad.split(sizes), strict=True):
-                parameter.data, parameter.grad = data.view_as(parameter), grad.view_as(parameter)
+            data, gradients = torch.split(flat.detach(), sizes), torch.split(flat.grad, sizes)
+            for parameter, values, gradient in zip(parameters, data, gradients, strict=True):
+                parameter.data, parameter.grad = values.view_as(parameter), gradient.view_as(parameter)
             self.parameters.append(flat)
 
     def zero_grad(self) -> None:

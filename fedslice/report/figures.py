@@ -96,8 +96,10 @@ def cohort(run: Run) -> go.Figure:
 
 
 def refusals(run: Run, reasons: Sequence[str]) -> go.Figure:
-    """Draw the refused updates of each round, stacked by reason."""
-    drawn = figure(250, _round_axis(run.rounds), {"title": {"text": "updates refused"}, "tickformat": "d", "rangemode": "tozero"})
+    """Draw how many updates of each round were refused or never came, stacked by reason."""
+    drawn = figure(
+        250, _round_axis(run.rounds), {"title": {"text": "updates not folded"}, "tickformat": "d", "rangemode": "tozero"}
+    )
     counts = [Counter(measures.reason_of(item, reasons) for item in record.rejected) for record in run.rounds]
     if max((count.total() for count in counts), default=0) <= 5:
         drawn.update_yaxes(dtick=1)
@@ -137,8 +139,9 @@ def slice_busy(run: Run, slices: Sequence[str]) -> go.Figure:
 
 
 def reason_looks(reasons: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each reason with its colour."""
-    return list(zip(reasons, REASON_COLOURS, strict=False))
+    """Return each reason with its colour; no reply has the one it has among the cohorts."""
+    others = (colour for colour in REASON_COLOURS if colour != ORANGE)
+    return [(reason, ORANGE if reason.startswith(measures.NO_REPLY) else next(others, ORANGE)) for reason in reasons]
 
 
 def slice_looks(slices: Sequence[str]) -> list[tuple[str, str]]:

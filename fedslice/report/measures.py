@@ -13,6 +13,7 @@ from fedslice.report.runs import NAN, Run
 
 OTHER_REASONS = "other reasons"
 MAX_REASONS = 7
+NO_REPLY = "no reply"  # how the reason begins when there was nothing to refuse
 
 
 class Outcome(IntEnum):
@@ -32,10 +33,12 @@ def outcomes(run: Run) -> npt.NDArray[np.int8]:
     for column, record in enumerate(run.rounds):
         for node in record.selected:
             table[row[node], column] = Outcome.NO_REPLY
+        for item in record.rejected:
+            silent = item.reason.startswith(NO_REPLY)
+            table[row[item.node], column] = Outcome.NO_REPLY if silent else Outcome.REFUSED
+        # Last, for who answers twice is refused the second answer, and the first still counts.
         for node in record.replied:
             table[row[node], column] = Outcome.VOID if record.void else Outcome.FOLDED
-        for item in record.rejected:
-            table[row[item.node], column] = Outcome.REFUSED
     return table
 
 
@@ -45,14 +48,9 @@ def participation(run: Run) -> dict[NodeId, int]:
     return {node: int(count) for node, count in zip(run.nodes, counts, strict=True)}
 
 
-def refusals(run: Run) -> Counter[tuple[NodeId, str]]:
-    """Return how often each node was refused for each reason."""
-    return Counter((item.node, item.reason) for record in run.rounds for item in record.rejected)
-
-
 def reasons(runs: Iterable[Run]) -> list[str]:
-    """Return the reasons to tell apart, the most frequent first; the rare rest shares one name."""
-    counts = Counter(item.reason for run in runs for record in run.rounds for item in record.rejected)
+    """Return the kinds of reasons to tell apart, the most frequent first; the rare rest shares one name."""
+    counts = Counter(_kind(item.reason) for run in runs for record in run.rounds for item in record.rejected)
     # Ties go by name, so that the page is the same each time.
     names = [name for name, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
     return names if len(names) <= MAX_REASONS + 1 else [*names[:MAX_REASONS], OTHER_REASONS]
@@ -60,7 +58,13 @@ def reasons(runs: Iterable[Run]) -> list[str]:
 
 def reason_of(item: Rejection, told_apart: Sequence[str]) -> str:
     """Return the name under which a refusal is counted."""
-    return item.reason if item.reason in told_apart else OTHER_REASONS
+    kind = _kind(item.reason)
+    return kind if kind in told_apart else OTHER_REASONS
+
+
+def _kind(reason: str) -> str:
+    # Reasons read `norm: the change has norm 31, the limit is 4`: what follows the colon differs each time.
+    return reason.partition(":")[0]
 
 
 def slice_names(runs: Iterable[Run]) -> list[str]:

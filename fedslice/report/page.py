@@ -117,11 +117,11 @@ def _cohorts(runs: Sequence[Run]) -> str:
 def _refusals(runs: Sequence[Run]) -> str:
     reasons = measures.reasons(runs)
     if not reasons:
-        return _section("Refusals", _card("None: no reply was refused."))
+        return _section("Refusals", _card("None: no update was refused, and none was missing."))
     cards = []
     for index, run in enumerate(runs):
         if not any(record.rejected for record in run.rounds):
-            cards.append(_run_card(runs, index, '<p class="soft">None: no reply was refused.</p>'))
+            cards.append(_run_card(runs, index, '<p class="soft">None: no update was refused, and none was missing.</p>'))
             continue
         plot = _plot(f"refusals-{index}", figures.refusals(run, reasons))
         inner = f'<div class="grid two"><div>{plot}</div><div>{tables.refused_nodes(run, reasons)}</div></div>'

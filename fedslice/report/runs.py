@@ -176,7 +176,7 @@ def _record(value: dict[str, Any]) -> RoundRecord:
         bytes_down=int(value["bytes_down"]),
         bytes_up=int(value["bytes_up"]),
         joules=_number(value["joules"]),
-        slices={str(name): _numbers(use) for name, use in value["slices"].items()},
+        slices={str(name) or "no slice": _numbers(use) for name, use in value["slices"].items()},
         train=_numbers(value["train"]),
         evaluate=_numbers(value["evaluate"]),
         void=bool(value.get("void", False)),

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -51,20 +52,21 @@ def differences(runs: Sequence[Run]) -> str:
 
 
 def refused_nodes(run: Run, reasons: Sequence[str]) -> str:
-    """Return how often each node was refused for each reason, the most refused first."""
-    counts: dict[int, dict[str, int]] = {}
+    """Return how often each node was refused for each reason, the most refused first; the last one in full on pointing."""
+    counts: dict[int, Counter[str]] = {}
+    last: dict[tuple[int, str], str] = {}
     for record in run.rounds:
         for item in record.rejected:
-            row = counts.setdefault(item.node, {})
             reason = measures.reason_of(item, reasons)
-            row[reason] = row.get(reason, 0) + 1
+            counts.setdefault(item.node, Counter())[reason] += 1
+            last[item.node, reason] = f"round {record.round}: {item.reason}"
     present = [reason for reason in reasons if any(reason in row for row in counts.values())]
     names = dict(zip(run.nodes, node_labels(run), strict=True))
-    order = sorted(counts, key=lambda node: (-sum(counts[node].values()), node))
+    order = sorted(counts, key=lambda node: (-counts[node].total(), node))
     rows = []
     for node in order[:MAX_REFUSED_NODES]:
-        cells = [_cell(counts[node].get(reason, NONE)) for reason in present]
-        rows.append(_row(escape(names[node]), [*cells, _cell(sum(counts[node].values()))]))
+        cells = [_cell(counts[node].get(reason, NONE), title=last.get((node, reason), "")) for reason in present]
+        rows.append(_row(escape(names[node]), [*cells, _cell(counts[node].total())]))
     table = _table("node", [*present, "total"], rows)
     more = len(order) - MAX_REFUSED_NODES
     return table + (f'<p class="hint">{more} more nodes, none refused more often.</p>' if more > 0 else "")
@@ -180,5 +182,7 @@ def _row(head: str, cells: Sequence[str]) -> str:
     return f'<tr><th scope="row">{head}</th>{"".join(cells)}</tr>'
 
 
-def _cell(value: Any, kind: str = "") -> str:
-    return f'<td class="{kind}">{escape(str(value))}</td>' if kind else f"<td>{escape(str(value))}</td>"
+def _cell(value: Any, kind: str = "", title: str = "") -> str:
+    look = f' class="{kind}"' if kind else ""
+    hover = f' title="{escape(title)}"' if title else ""
+    return f"<td{look}{hover}>{escape(str(value))}</td>"

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app.exception import AppExitException
 from flwr.serverapp import Grid
-from flwr.serverapp.exception import AppExitException
 from flwr.serverapp.strategy import Strategy as FlowerStrategy
 from pydantic import field_validator
 
@@ -55,7 +55,7 @@ def _import(path: str) -> type[FlowerStrategy]:
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"no strategy can be imported from {path}, as in flwr.serverapp.strategy.FedAdam") from error
     if not (isinstance(found, type) and issubclass(found, FlowerStrategy)):
-        raise ValueError(f"{path} is not a flwr.serverapp.strategy.Strategy")
+        raise ValueError(f"{path} is not a flwr.serverapp.strategy.Strategy")  # noqa: TRY004 - pydantic's word for a bad value
     return found
 
 

@@ -18,9 +18,9 @@ def scale_of(parts: list[scaling.Sums], num_features: int) -> tuple[scaling.Sums
 
 
 @given(
-    num_rows=st.integers(2, 60),
+    num_rows=st.integers(10, 60),
     num_parts=st.integers(1, 8),
-    magnitude=st.floats(1e-3, 1e3),
+    magnitude=st.floats(1e-2, 1e4),
     offset=st.floats(-10, 10),
     seed=st.integers(0, 1000),
 )

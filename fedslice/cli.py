@@ -1,0 +1,156 @@
+"""The command line. It parses and prints; all work is behind `fedslice.modes` and `fedslice.report`."""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedslice import __version__
+from fedslice.core.config import RunConfig
+from fedslice.core.errors import FedSliceError
+from fedslice.core.records import as_json
+
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells and supervisors expect
+console = Console(stderr=True)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@contextmanager
+def _one_clear_message() -> Iterator[None]:
+    """Turn what ends a command into one message and an exit code."""
+    try:
+        yield
+    except FedSliceError as error:
+        console.print(f"[bold red]error:[/bold red] {error}", highlight=False, markup=True, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        console.print("[yellow]interrupted; what was done so far is kept.[/yellow]")
+        sys.exit(EXIT_INTERRUPTED)
+
+
+Config = Annotated[str, typer.Argument(metavar="CONFIG", help="A TOML file, such as configs/quickstart.toml.")]
+Overrides = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key, as in selection.policy=uniform.")
+]
+Data = Annotated[str, typer.Option(metavar="DIR", help="Folder of original data files, for the tasks that need one.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Override federation.seed.")]
+Rounds = Annotated[int | None, typer.Option(min=1, help="Override federation.rounds.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"fedslice {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Federated learning over sliced 5G networks."""
+
+
+@app.command()
+@_one_clear_message()
+def simulate(
+    config: Config,
+    overrides: Overrides = [],  # noqa: B006 - typer copies it
+    data: Data = "",
+    out: Annotated[str, typer.Option(metavar="DIR", help="The run's folder. Default: runs/NAME-TIME.")] = "",
+    seed: Seed = None,
+    rounds: Rounds = None,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Run a whole federation in this process, on a virtual clock."""
+    from fedslice.display import Display
+    from fedslice.modes import simulate as run_simulation
+    from fedslice.report import write_report
+
+    run = _run_config(config, overrides, data, out, seed, rounds)
+    with Display(console, silent=quiet or as_json) as display:
+        summary = run_simulation(run, display.listen)
+    folder = Path(summary.run_dir)
+    report = write_report([folder], folder / "report.html")
+    if as_json:
+        _print_json(asdict(summary))
+    elif not quiet:
+        display.results(summary, report)
+
+
+@app.command()
+@_one_clear_message()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The page. Default: report.html in the first folder.")] = None,
+) -> None:
+    """Write one HTML page that overlays runs."""
+    from fedslice.report import write_report
+
+    print(write_report(runs, out or runs[0] / "report.html"))
+
+
+@app.command()
+@_one_clear_message()
+def check(
+    config: Config,
+    overrides: Overrides = [],  # noqa: B006 - typer copies it
+    data: Data = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a federation could start from a config, and show it with every default filled in."""
+    from fedslice.core.config import dumps
+    from fedslice.modes import check as check_config
+
+    settings = check_config(_run_config(config, overrides, data)).model_dump()
+    if as_json:
+        _print_json(settings)
+    else:
+        print(dumps(settings), end="")
+        console.print(f"[green]{config} is fine.[/green]", highlight=False)
+
+
+@app.command()
+@_one_clear_message()
+def tasks(as_json: AsJson = False) -> None:
+    """List what can be learned."""
+    from rich.table import Table
+
+    from fedslice.modes import known_tasks
+
+    known = known_tasks()
+    if as_json:
+        _print_json({"tasks": known})
+        return
+    table = Table("task", "what", "data", box=None, pad_edge=False)
+    for row in known:
+        table.add_row(row["name"], row["about"], row["data"])
+    Console().print(table)
+
+
+def _run_config(
+    config: str, overrides: list[str], data: str = "", out: str = "", seed: int | None = None, rounds: int | None = None
+) -> RunConfig:
+    shortcuts = {"federation.seed": seed, "federation.rounds": rounds}
+    extra = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
+    return RunConfig(config, (*overrides, *extra), data, out)
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(as_json(value), allow_nan=False))
+
+
+def main() -> None:
+    """Run the command line."""
+    logging.getLogger("flwr").setLevel(logging.WARNING)
+    app()
