@@ -25,11 +25,14 @@ def classification(logits: Array, targets: Array) -> dict[str, float]:
 
 
 def detection(scores: Array, targets: Array, threshold: float = 0.0) -> dict[str, float]:
-    """Return F1, accuracy at a threshold, AUC-ROC and AUC-PR; scores and 0/1 targets are (examples,)."""
+    """Return F1, accuracy at a threshold, AUC-ROC and AUC-PR; scores and 0/1 targets are (examples,).
+
+    Without a single positive there is nothing to find, and F1 is NaN.
+    """
     predicted = scores > threshold
     ranked = len(np.unique(targets)) == 2 and bool(np.isfinite(scores).all())
     return {
-        "f1": float(f1_score(targets, predicted, zero_division=0)),
+        "f1": float(f1_score(targets, predicted, zero_division=0)) if targets.any() else math.nan,
         "accuracy": float((predicted == targets).mean()),
         "auc_roc": float(roc_auc_score(targets, scores)) if ranked else math.nan,
         "auc_pr": float(average_precision_score(targets, scores)) if ranked else math.nan,

@@ -27,9 +27,10 @@ def fill(model: torch.nn.Module, totals: Mapping[str, npt.NDArray[np.float64]]) 
     layer = getattr(model, SCALE, None)
     if not isinstance(layer, Standardize) or not totals:
         return
-    mean = totals["sum"] / totals["count"]
-    variance = np.maximum(totals["square"] / totals["count"] - mean**2, 0.0)
+    count = np.maximum(totals["count"], 1.0)
+    mean, square = totals["sum"] / count, totals["square"] / count
+    variance = np.maximum(square - mean**2, 0.0)
     # A feature that never changes carries nothing: divide by one, not by rounding error.
-    std = np.where(variance > 1e-12 * (1.0 + mean**2), np.sqrt(variance), 1.0)
+    std = np.where(variance > 1e-12 * square, np.sqrt(variance), 1.0)
     layer.mean.copy_(torch.from_numpy(mean.astype(np.float32)))
     layer.std.copy_(torch.from_numpy(std.astype(np.float32)))

@@ -86,12 +86,20 @@ class Session:
         """Return how many examples a round makes a node compute on, as foretold from the config."""
         return examples_processed(self.config.training, len(self.parts[node]))
 
+    @cached_property
+    def _dealt(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any], list[slice]]:
+        """Return the training part sorted by node, so that what a node holds is a view and not a copy a round."""
+        order = np.concatenate(self.parts)
+        ends = np.cumsum([len(part) for part in self.parts])
+        slices = [slice(int(end) - len(part), int(end)) for end, part in zip(ends, self.parts, strict=True)]
+        return self.dataset.x[order], self.dataset.y[order], slices
+
     def examples(self, node: NodeId) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Return a node's x and y, or the test part for the evaluator."""
         if node >= self.nodes.count:
             return self.dataset.test_x, self.dataset.test_y
-        part = self.parts[node]
-        return self.dataset.x[part], self.dataset.y[part]
+        x, y, slices = self._dealt
+        return x[slices[node]], y[slices[node]]
 
     def train(self, node: NodeId, arrays: Params, round_number: int) -> Result:
         """Return a node's result of one round."""

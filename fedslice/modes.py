@@ -49,7 +49,7 @@ def simulate(run: RunConfig, *listeners: Listener) -> Summary:
     workers = settings.federation.workers or os.cpu_count() or 1
     grid = SimulationGrid(client_app, node_configs, run.as_run_config(), workers)
     try:
-        return serve(grid, run, *listeners)
+        return serve(grid, run, *listeners, resolved=settings.model_dump())
     finally:
         grid.close()
 

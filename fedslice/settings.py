@@ -1,7 +1,7 @@
 """The whole config: the tables of coordinator and nodes together, so that a key nobody knows is found."""
 
 from client.config import ClientConfig
-from fedslice.core.config import RunConfig, validate
+from fedslice.core.config import RunConfig
 from server.config import ServerConfig
 
 
@@ -15,4 +15,4 @@ def checked(run: RunConfig) -> Settings:
     Raises:
         UsageError: The file cannot be read, or a key or a value is wrong.
     """
-    return validate(Settings, run.tables(), run.source)
+    return run.whole(Settings)

@@ -1,5 +1,8 @@
 """The Flower ServerApp. On every grid it is this that runs."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
@@ -18,19 +21,22 @@ def main(grid: Grid, context: Context) -> None:
     serve(grid, RunConfig.of(context.run_config))
 
 
-def serve(grid: Grid, run: RunConfig, *listeners: Listener) -> Summary:
+def serve(grid: Grid, run: RunConfig, *listeners: Listener, resolved: Mapping[str, Any] | None = None) -> Summary:
     """Run a federation over a grid.
 
     Args:
         grid: Whatever reaches the nodes.
         run: Where the config is.
         listeners: Who is told of each event.
+        resolved: The config with every default filled in, for the run folder, from whoever knows all tables; the
+            coordinator alone can fill in only its own.
 
     Raises:
         UsageError: The config or the run folder is not usable.
         RunError: The run could not go on.
     """
     config = run.section(ServerConfig)
-    folder = RunFolder.named(run.out, config.federation.name, run.tables())
+    tables = resolved or {**run.tables(), **config.model_dump()}
+    folder = RunFolder.named(run.out, config.federation.name, tables)
     with folder.events(*listeners) as events:
         return Coordinator(config, grid, folder, events).run()

@@ -42,7 +42,7 @@ class Coordinator:
         self._network = Network(config.network, nodes, seed)
         self._speeds = [profile.examples_per_s for profile in nodes]
         self._model_bytes = 0
-        registry = Registry(lambda addresses: queries.introduce(grid, addresses), self._predicted_s)
+        registry = Registry(lambda addresses: queries.introduce(self._grid, addresses), self._predicted_s)
         self._strategy = Strategy(config, registry)
         self._strategy.on_met = lambda intro: events.emit("node_joined", **asdict(intro))
         self._grid = TimedGrid(grid, self._network, nodes, registry.names, num_processed)
@@ -75,6 +75,13 @@ class Coordinator:
 
     def _begin(self) -> Model:
         """Meet the nodes, find their common scale, and ask one of them for the initial model."""
+        expected = self._config.nodes.count + 1  # and the evaluator
+        queries.await_nodes(
+            self._grid,
+            expected,
+            self._config.federation.join_timeout_s,
+            lambda present: self._events.emit("waiting_for_nodes", present=present, expected=expected),
+        )
         nodes = self._strategy.roll_call(self._grid)
         if not nodes:
             raise RunError("no node that can train has joined")

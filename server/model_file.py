@@ -36,17 +36,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
     Raises:
         UsageError: There is no such file, or it is damaged.
     """
-    try:
-        tensors = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
-    except SafetensorError as error:
-        raise UsageError(f"{path}: not a safetensors file, or damaged: {error}") from error
-    arrays = {}
-    for name, tensor in tensors:
-        flat = np.frombuffer(tensor["data"], dtype_of(_DTYPES[tensor["dtype"]]))
-        arrays[name] = flat.reshape(tensor["shape"])
-    return arrays
+    return _arrays(_read(path), path)
 
 
 def read_model(path: Path) -> Model:
@@ -55,8 +45,28 @@ def read_model(path: Path) -> Model:
     Raises:
         UsageError: See `read_arrays`.
     """
-    arrays = read_arrays(path)
-    data = path.read_bytes()
+    data = _read(path)
+    arrays = _arrays(data, path)
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    kinds = json.loads(header.get("__metadata__", {}).get(_KINDS, "{}"))
-    return Model(arrays, describe(arrays, kinds))
+    try:
+        kinds = json.loads(header.get("__metadata__", {}).get(_KINDS, "{}"))
+        return Model(arrays, describe(arrays, {str(name): str(kind) for name, kind in dict(kinds).items()}))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{path}: the kinds of its entries are damaged: {error}") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _arrays(data: bytes, path: Path) -> dict[str, Array]:
+    try:
+        tensors = deserialize(data)  # type: ignore[no-untyped-call]
+    except SafetensorError as error:
+        raise UsageError(f"{path}: not a safetensors file, or damaged: {error}") from error
+    if unknown := sorted({tensor["dtype"] for _, tensor in tensors} - _DTYPES.keys()):
+        raise UsageError(f"{path}: holds a dtype that is not known here: {unknown[0]}")
+    return {n: np.frombuffer(t["data"], dtype_of(_DTYPES[t["dtype"]])).reshape(t["shape"]) for n, t in tensors}

@@ -1,6 +1,7 @@
 """What the coordinator asks before the first round: who is there, their common scale, and the initial model."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -12,7 +13,32 @@ from fedslice.core.params import Array, Model, describe
 from server.registry import Introduction
 
 _UNKNOWN_QUESTION = "function registered"  # what Flower says of a ClientApp that has no such query
-_PATIENCE_S = 600.0  # loading a large data set is part of the first answer
+_POLL_S = 0.5
+
+
+def await_nodes(grid: Grid, expected: int, timeout_s: float, tell: Callable[[int], None]) -> None:
+    """Wait until as many nodes are there as a federation has: on real grids they join one by one.
+
+    Args:
+        grid: Whatever reaches the nodes.
+        expected: How many nodes, the evaluator included.
+        timeout_s: How long to wait, on the wall's clock.
+        tell: Hears how many are there, whenever that has changed and is not enough.
+
+    Raises:
+        RunError: They were not all there in time.
+    """
+    until, told = time.monotonic() + timeout_s, -1
+    while (present := len(list(grid.get_node_ids()))) < expected:
+        if present != told:
+            tell(present)
+            told = present
+        if time.monotonic() >= until:
+            raise RunError(
+                f"{present} of {expected} nodes joined within {timeout_s:g} s (federation.join_timeout_s); "
+                f"{expected - 1} that train (nodes.count) and the evaluator are needed"
+            )
+        time.sleep(min(_POLL_S, timeout_s))
 
 
 def introduce(grid: Grid, addresses: Sequence[int]) -> dict[int, Introduction]:
@@ -67,9 +93,9 @@ def _ask(grid: Grid, addresses: Sequence[int], what: str, content: RecordDict) -
     if not addresses:
         return {}
     messages = [Message(content, address, what) for address in addresses]
-    replies = {r.metadata.src_node_id: r for r in grid.send_and_receive(messages, timeout=_PATIENCE_S)}
+    replies = {r.metadata.src_node_id: r for r in grid.send_and_receive(messages)}
     if silent := [address for address in addresses if address not in replies]:
-        raise RunError(f"no answer to {what} from the nodes at {', '.join(map(str, silent))} within {_PATIENCE_S:g} s")
+        raise RunError(f"no answer to {what} from the nodes at {', '.join(map(str, silent))}")
     return {address: replies[address] for address in addresses}
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from flwr.app import Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 
 from edge.flower import to_params
 from fedslice.core.records import NodeId, Update
@@ -18,13 +18,12 @@ def update_of(reply: Message, node: NodeId) -> Update:
     """
     if reply.has_error():
         raise ValueError(reply.error.reason or f"error {reply.error.code}")
-    records = reply.content.array_records
+    records = [record for record in reply.content.values() if isinstance(record, ArrayRecord)]
     if len(records) != 1:
         raise ValueError(f"arrays: one record expected, {len(records)} came")
     weight, metrics = _weighted(reply)
-    report = reply.content.config_records.get("report")
-    whole = report is None or report.get("carries") != "difference"
-    return Update(node=node, arrays=to_params(next(iter(records.values()))), weight=weight, whole=whole, metrics=metrics)
+    whole = _reported(reply, "carries") != "difference"
+    return Update(node=node, arrays=to_params(records[0]), weight=weight, whole=whole, metrics=metrics)
 
 
 def measurement_of(reply: Message) -> tuple[float, Mapping[str, float]]:
@@ -42,16 +41,20 @@ def num_processed(reply: Message) -> int:
     """Return how many examples a reply's node computed on; 0 where it does not say."""
     if reply.has_error():
         return 0
-    report = reply.content.config_records.get("report")
-    value = report.get("num-processed") if report else None
+    value = _reported(reply, "num-processed")
     return value if isinstance(value, int) else 0
 
 
+def _reported(reply: Message, key: str) -> object:
+    report = reply.content.get("report")
+    return report.get(key) if isinstance(report, ConfigRecord) else None
+
+
 def _weighted(reply: Message) -> tuple[float, dict[str, float]]:
-    records = reply.content.metric_records
+    records = [record for record in reply.content.values() if isinstance(record, MetricRecord)]
     if len(records) != 1:
         raise ValueError(f"metrics: one record expected, {len(records)} came")
-    record: MetricRecord = next(iter(records.values()))
+    record = records[0]
     weight = record.get(_WEIGHT)
     if not isinstance(weight, int | float):
         raise ValueError(f"metrics: {_WEIGHT} is missing")  # noqa: TRY004 - a reply's fault, not a programmer's

@@ -79,6 +79,7 @@ class Strategy(FlowerStrategy):
             else:
                 ledger.accept(update, norm)
                 yield update
+            del reply, update  # or they would stay in memory beside the next ones
 
     def learn(self, number: int, ledger: Ledger) -> None:
         """Let the parts that learn do so, after a round that counted."""

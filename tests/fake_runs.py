@@ -100,6 +100,8 @@ def _write_events(folder: Path, rng: np.random.Generator, home: Mapping[int, str
     lines: list[dict[str, Any]] = []
     for node, name in home.items():
         lines.append({"at": 1.5, "event": "node_joined", "node": node, "slice": name, "num_examples": 200 + 37 * node})
+    lines.append({"at": 1.5, "event": "node_joined", "node": len(home), "role": "evaluate", "slice": "", "num_examples": 0})
+    lines.append({"at": 1.9, "event": "began", "better": {"f1": "higher", "accuracy": "higher"}})
     lines.append({"at": 2.0, "event": "round", "round": 1})
     for node in home if evaluated else ():
         level = 0.97 - 0.25 * float(rng.random()) ** 2
@@ -116,7 +118,6 @@ def _write_summary(folder: Path, name: str, seed: int, records: Rounds) -> None:
         "rounds": len(records),
         "void_rounds": sum(record["void"] for record in records),
         "metrics": last,
-        "better": {"f1": "higher", "accuracy": "higher"},
         "bytes_down": sum(record["bytes_down"] for record in records),
         "bytes_up": sum(record["bytes_up"] for record in records),
         "virtual_s": records[-1]["virtual_s"] if records else 0.0,

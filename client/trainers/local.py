@@ -58,26 +58,29 @@ class LocalTrainer:
         optimizer = torch.optim.SGD(self._flat.parameters, lr=self._config.lr, momentum=self._config.momentum)
         num_processed, mean_loss = 0, 0.0
         self._module.train()
-        for batches in self._epochs(len(x)):
-            losses = []
-            for batch in batches:
+        for order in self._epochs(len(x)):
+            losses, sizes = [], []
+            # Shuffled once an epoch: a batch is then a view.
+            batches = zip(_split(x[order], self._config.batch_size), _split(y[order], self._config.batch_size), strict=True)
+            for inputs, targets in batches:
                 self._flat.zero_grad()
-                loss = self._loss(self._module(x[batch]), y[batch])
+                loss = self._loss(self._module(inputs), targets)
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
-                losses.append(loss.detach() * len(batch))
-            examples = sum(map(len, batches))
-            num_processed += examples
-            mean_loss = torch.stack(losses).double().sum().item() / examples
+                losses.append(loss.detach())
+                sizes.append(len(inputs))
+            num_processed += len(order)
+            mean_loss = float(torch.dot(torch.stack(losses).double(), torch.tensor(sizes, dtype=torch.float64))) / len(order)
         return Result({name: view.copy() for name, view in self._views.items()}, mean_loss, num_processed)
 
-    def _epochs(self, num_examples: int) -> Iterator[list[torch.Tensor]]:
-        """Yield the batches of each epoch, freshly shuffled, within the limit of steps."""
-        left = self._config.max_steps or -1
-        for _ in range(self._config.epochs):
-            batches = list(torch.split(torch.randperm(num_examples), self._config.batch_size))
-            batches = batches if left < 0 else batches[:left]
-            if not batches:
-                return
-            left = left if left < 0 else left - len(batches)
-            yield batches
+    def _epochs(self, num_examples: int) -> Iterator[torch.Tensor]:
+        """Yield the order of each epoch's examples, freshly shuffled, as far as the limit of steps allows."""
+        left = examples_processed(self._config, num_examples)
+        while left > 0:
+            order = torch.randperm(num_examples)[:left]
+            left -= len(order)
+            yield order
+
+
+def _split(tensor: torch.Tensor, size: int) -> tuple[torch.Tensor, ...]:
+    return torch.split(tensor, size)

@@ -7,7 +7,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
-from edge.flower import Run, begin_run, error_reply, set_message_id
+from edge.flower import Run, begin_run, error_reply, metadata_fields, received, set_message_id
 from edge.simulation.host import Host, answer
 from edge.simulation.workers import WorkerPool
 
@@ -90,7 +90,9 @@ class SimulationGrid(Grid):
             yield from self._pool.answers(known)
         else:
             for message in known:
-                yield answer(self._host, message, self._context(message.metadata.dst_node_id))
+                # In one process nodes share what they are sent, and must not see what another makes of it.
+                own = received(metadata_fields(message), message.content)
+                yield answer(self._host, own, self._context(message.metadata.dst_node_id))
 
     def _context(self, address: int) -> Context:
         if address not in self._contexts:

@@ -2,14 +2,16 @@
 
 import base64
 import json
+import math
 import mmap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from edge.flower import LazyArray, to_params
-from fedslice.core.params import dtype_of
+from edge.flower import LazyArray, to_record
+from fedslice.core.params import dtype_name, dtype_of
 
 _ALIGNMENT = 64
 _RECORDS = {"metrics": MetricRecord, "config": ConfigRecord}
@@ -41,15 +43,16 @@ def pack(content: RecordDict, region: mmap.mmap, offset: int) -> tuple[list[Any]
             described.append([key, kind, {name: _plain(value) for name, value in record.items()}])
             continue
         entries = []
-        for name, array in to_params(record).items():
-            entries.append([name, str(array.dtype), array.shape, offset])
-            copies.append((offset, array))
-            offset += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+        for name, array in record.items():
+            held, stype = _held(array)
+            entries.append([name, array.dtype, array.shape, offset, stype, held.nbytes])
+            copies.append((offset, held))
+            offset += -(-held.nbytes // _ALIGNMENT) * _ALIGNMENT
         described.append([key, "arrays", entries])
     if offset > len(region):
         raise RegionFullError(offset)
-    for start, array in copies:
-        _at(region, str(array.dtype), array.shape, start)[...] = array
+    for start, held in copies:
+        _at(region, dtype_name(held.dtype), held.shape, start)[...] = held
     return described, offset
 
 
@@ -60,12 +63,11 @@ def unpack(described: list[Any], region: mmap.mmap, *, copy: bool) -> RecordDict
         if kind != "arrays":
             content[key] = _RECORDS[kind]({name: _value(value) for name, value in entries.items()})
             continue
-        record = ArrayRecord()
-        for name, dtype, shape, offset in entries:
-            view = _at(region, dtype, tuple(shape), offset)
-            array: Array = LazyArray(view.copy() if copy else view)
-            record[name] = array
-        content[key] = record
+        views = {name: _at(region, dtype, shape, offset) for name, dtype, shape, offset, stype, _ in entries if not stype}
+        content[key] = record = to_record({name: view.copy() for name, view in views.items()} if copy else views)
+        for name, dtype, shape, offset, stype, size in entries:
+            if stype:
+                record[name] = Array(dtype, tuple(shape), stype, region[offset : offset + size])
     return content
 
 
@@ -79,9 +81,16 @@ def decode(data: bytes) -> Any:
     return json.loads(data)
 
 
-def _at(region: mmap.mmap, dtype: str, shape: tuple[int, ...], offset: int) -> np.ndarray[Any, Any]:
+def _held(array: Array) -> tuple[np.ndarray[Any, Any], str]:
+    """Return what of an array is carried: a foreign one as the bytes it is, for its reader judges if they are one."""
+    if isinstance(array, LazyArray):
+        return array.__dict__["view"], ""
+    return np.frombuffer(array.data, np.uint8), array.stype
+
+
+def _at(region: mmap.mmap, dtype: str, shape: Sequence[int], offset: int) -> np.ndarray[Any, Any]:
     kind = dtype_of(dtype)
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     # frombuffer refuses an offset at the very end, which an empty array may have.
     flat = np.frombuffer(region, kind, count, offset) if count else np.empty(0, kind)
     return flat.reshape(shape)

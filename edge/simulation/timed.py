@@ -13,6 +13,7 @@ from edge.wrapper import GridWrapper
 from fedslice.core.records import NodeId
 
 LATE = "late: the reply came after the deadline"
+_PATIENCE_S = 3600.0  # on the wall's clock, as in Flower's own Strategy.start; a deadline is on the virtual one
 
 
 class TimedGrid(GridWrapper):
@@ -46,7 +47,10 @@ class TimedGrid(GridWrapper):
         self.phase = Phase()
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterator[Message]:
-        """Yield replies as they come; a late one is an error reply. `timeout` is in virtual seconds."""
+        """Yield replies as they come; a late one is an error reply. `timeout` is in virtual seconds.
+
+        The grid behind is given its own, much longer time: however slow it really is, the same nodes are late.
+        """
         instructions = {message.metadata.dst_node_id: message for message in messages}
         self.phase = Phase()
         sizes: dict[int, int] = {}
@@ -55,12 +59,17 @@ class TimedGrid(GridWrapper):
             sizes.setdefault(id(instruction.content), content_bytes(instruction.content))
         waiting = set(instructions)
         try:
-            for reply in self.inner.send_and_receive(instructions.values(), timeout=timeout):
-                address = reply.metadata.src_node_id
+            for reply in self.inner.send_and_receive(list(instructions.values()), timeout=_PATIENCE_S):
+                instruction = _answered(reply, instructions)
+                if instruction is None:
+                    continue
+                address = instruction.metadata.dst_node_id
+                if reply.metadata.src_node_id != address:
+                    reply = error_reply(instruction, reply.error.code, reply.error.reason or "")
                 waiting.discard(address)
-                instruction = instructions[address]
                 timing = self._time(address, sizes[id(instruction.content)], reply, timeout)
                 yield error_reply(instruction, ErrorCode.MESSAGE_UNAVAILABLE, LATE) if timing.late else reply
+                del reply  # or it would stay in memory beside the next one
         finally:
             last = max((t.total_s for t in self.phase.timings.values() if not t.late), default=0.0)
             missed = bool(waiting) or any(t.late for t in self.phase.timings.values())
@@ -87,3 +96,13 @@ class TimedGrid(GridWrapper):
         )
         self.phase.timings[node] = timing
         return timing
+
+
+def _answered(reply: Message, instructions: Mapping[int, Message]) -> Message | None:
+    """Return the instruction that a reply is to. For a node that is gone Flower's server answers in its own name."""
+    if instruction := instructions.get(reply.metadata.src_node_id):
+        return instruction
+    if not reply.has_error():
+        return None
+    by_id = {m.metadata.message_id: m for m in instructions.values()}
+    return by_id.get(reply.metadata.reply_to_message_id)

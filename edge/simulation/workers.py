@@ -9,14 +9,14 @@ import multiprocessing
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
-from edge.flower import content_bytes, error_reply, metadata_fields, rebuilt
+from edge.flower import content_bytes, error_reply, metadata_fields, received
 from edge.simulation import shared
 from edge.simulation.host import Host, answer
 
@@ -32,7 +32,6 @@ class _Worker:
     pipe: Connection
     region: mmap.mmap
     content: RecordDict | None = None
-    described: list[Any] = field(default_factory=list)
     free: int = 0
     job: Message | None = None
 
@@ -53,19 +52,19 @@ class WorkerPool:
 
     def answers(self, messages: Sequence[Message]) -> Iterator[Message]:
         """Yield a reply to each instruction, in the order in which they are ready."""
+        if any(w.job for w in self._workers):
+            raise RuntimeError("the replies of one exchange must be read, or dropped, before the next one begins")
         waiting = deque(messages)
         self._reserve(max(2 * content_bytes(m.content) for m in messages))
         try:
-            for worker in self._workers:
-                self._assign(worker, waiting)
+            self._assign(waiting)
             while busy := [w for w in self._workers if w.job]:
                 for pipe in wait([w.pipe for w in busy]):
-                    worker = next(w for w in busy if w.pipe is pipe)
-                    reply = self._take(worker, waiting)
-                    for idle in [w for w in self._workers if not w.job]:
-                        self._assign(idle, waiting)
+                    reply = self._take(next(w for w in busy if w.pipe is pipe), waiting)
+                    self._assign(waiting)
                     if reply:
                         yield reply
+                    del reply  # or it would stay in memory beside the next one
         finally:
             if any(w.job for w in self._workers):  # the reader stopped early: what is still running is of no use
                 self.close()
@@ -79,7 +78,9 @@ class WorkerPool:
         self._workers = []
 
     def _reserve(self, num_bytes: int) -> None:
-        """See that there are workers and that each region has room."""
+        """See that there are workers and that each region has room, and holds nothing of an earlier exchange."""
+        for worker in self._workers:
+            worker.content = None
         if any(len(w.region) < num_bytes or not w.process.is_alive() for w in self._workers):
             self.close()
         while len(self._workers) < self._num:
@@ -90,7 +91,8 @@ class WorkerPool:
         ours, theirs = _FORK.Pipe()
         # A worker ends when its pipe does, so no other process may hold our end of it open.
         inherited = [ours, *(w.pipe for w in self._workers)]
-        process = _FORK.Process(target=_serve, args=(self._host, theirs, inherited, region), daemon=True)
+        arguments = (self._host, self._context_of, theirs, inherited, region)
+        process = _FORK.Process(target=_serve, args=arguments, daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, ours, region)
@@ -102,18 +104,27 @@ class WorkerPool:
         self._workers.remove(worker)
         self._workers.append(self._start(num_bytes))
 
-    def _assign(self, worker: _Worker, waiting: deque[Message]) -> None:
-        worker.job = message = waiting.popleft() if waiting else None
-        if message is None:
-            return
+    def _assign(self, waiting: deque[Message]) -> None:
+        """Give each idle worker a job, as long as any waits."""
+        while waiting and (worker := next((w for w in self._workers if not w.job), None)):
+            try:
+                worker.pipe.send_bytes(self._packed(worker, waiting[0]))
+            except shared.RegionFullError as full:  # what the node keeps has outgrown the region
+                self._replace(worker, 2 * full.needed)
+            except ConnectionError:  # it died while it was idle
+                self._replace(worker, len(worker.region))
+            else:
+                worker.job = waiting.popleft()
+
+    def _packed(self, worker: _Worker, message: Message) -> bytes:
+        """Put what a job needs into a worker's region, and return the rest as its header."""
+        described = None  # the worker has it: a cohort shares one content
         if worker.content is not message.content:
-            worker.described, worker.free = shared.pack(message.content, worker.region, 0)
+            described, worker.free = shared.pack(message.content, worker.region, 0)
             worker.content = message.content
         context = self._context_of(message.metadata.dst_node_id)
         state, free = shared.pack(context.state, worker.region, worker.free)
-        node = {"run_id": context.run_id, "node_id": context.node_id, "node_config": context.node_config}
-        header = {"metadata": metadata_fields(message), "content": worker.described, "state": state, "free": free}
-        worker.pipe.send_bytes(shared.encode(header | {"node": node, "run_config": context.run_config}))
+        return shared.encode({"metadata": metadata_fields(message), "content": described, "state": state, "free": free})
 
     def _take(self, worker: _Worker, waiting: deque[Message]) -> Message | None:
         """Return a worker's reply; None when its region was too small, and the job waits again."""
@@ -121,7 +132,7 @@ class WorkerPool:
         assert message is not None
         try:
             header = shared.decode(worker.pipe.recv_bytes())
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):
             self._replace(worker, len(worker.region))
             return error_reply(message, ErrorCode.CLIENT_APP_CRASHED, "the worker process died while it ran this node")
         if "needed" in header:
@@ -134,29 +145,37 @@ class WorkerPool:
         return Message(shared.unpack(header["content"], worker.region, copy=True), reply_to=message)
 
 
-def _serve(host: Host, pipe: Connection, inherited: Sequence[Connection], region: mmap.mmap) -> None:
+def _serve(
+    host: Host,
+    context_of: Callable[[int], Context],
+    pipe: Connection,
+    inherited: Sequence[Connection],
+    region: mmap.mmap,
+) -> None:
     """Be a worker: answer until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which then closes the pipes
     for connection in inherited:
         connection.close()
+    content = RecordDict()
     while True:
         try:
             header = shared.decode(pipe.recv_bytes())
-            pipe.send_bytes(shared.encode(_run(host, header, region)))
-        except (EOFError, ConnectionError):
+            if header["content"] is not None:
+                content = shared.unpack(header["content"], region, copy=False)
+            message = received(header["metadata"], content)
+            context = context_of(message.metadata.dst_node_id)
+            context.state = shared.unpack(header["state"], region, copy=True)
+            pipe.send_bytes(shared.encode(_packed_answer(answer(host, message, context), context, region, header["free"])))
+        except (EOFError, OSError):
             return
 
 
-def _run(host: Host, header: dict[str, Any], region: mmap.mmap) -> dict[str, Any]:
-    content = shared.unpack(header["content"], region, copy=False)
-    state = shared.unpack(header["state"], region, copy=True)
-    context = Context(**header["node"], state=state, run_config=header["run_config"])
-    reply = answer(host, rebuilt(header["metadata"], content), context)
+def _packed_answer(reply: Message, context: Context, region: mmap.mmap, free: int) -> dict[str, Any]:
     try:
-        packed_state, free = shared.pack(context.state, region, header["free"])
+        state, free = shared.pack(context.state, region, free)
         if reply.has_error():
-            return {"state": packed_state, "error": [reply.error.code, reply.error.reason]}
-        packed, _ = shared.pack(reply.content, region, free)
-    except shared.RegionFullError as error:
-        return {"needed": error.needed}
-    return {"state": packed_state, "content": packed}
+            return {"state": state, "error": [reply.error.code, reply.error.reason]}
+        content, _ = shared.pack(reply.content, region, free)
+    except shared.RegionFullError as full:
+        return {"needed": full.needed}
+    return {"state": state, "content": content}

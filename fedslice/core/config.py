@@ -182,10 +182,37 @@ class RunConfig:
         return load(beside_code if not path.exists() and beside_code.exists() else path, self.overrides)
 
     def section(self, model: type[TableT]) -> TableT:
-        """Return those tables that a model knows, checked.
+        """Return those tables that a model knows, checked; the others are for somebody else.
 
         Raises:
             UsageError: See `load` and `validate`.
         """
         tables = self.tables()
-        return validate(model, {name: tables[name] for name in model.model_fields if name in tables}, self.source)
+        return self._checked(model, {name: tables[name] for name in model.model_fields if name in tables})
+
+    def whole(self, model: type[TableT]) -> TableT:
+        """Return all tables, checked against a model that should know every one.
+
+        Raises:
+            UsageError: See `load` and `validate`.
+        """
+        return self._checked(model, self.tables())
+
+    def _checked(self, model: type[TableT], tables: Tables) -> TableT:
+        return validate(model, without_leftovers(model, tables, self.overrides), self.source)
+
+
+def without_leftovers(model: type[BaseModel], tables: Tables, overrides: Sequence[str]) -> Tables:
+    """Return tables less what the file says of a variant that an override has replaced.
+
+    With `alpha` in the file, `--set partition.scheme=iid` would otherwise fail on a key that nobody asked for.
+    """
+    overridden = {text.partition("=")[0].strip() for text in overrides}
+    kept = dict(tables)
+    for name, field in model.model_fields.items():
+        tag, table = field.discriminator, tables.get(name)
+        if isinstance(tag, str) and f"{name}.{tag}" in overridden and isinstance(table, dict):
+            chosen = [m for m in _models(field.annotation) if table[tag] in get_args(m.model_fields[tag].annotation)]
+            known = {key for variant in chosen for key in variant.model_fields} or set(table)
+            kept[name] = {k: v for k, v in table.items() if k in known or f"{name}.{k}" in overridden}
+    return kept

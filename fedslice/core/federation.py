@@ -19,4 +19,5 @@ class FederationConfig(Table):
     deadline_s: Annotated[float, Field(gt=0)] | None = None
     quorum: Annotated[int, Field(ge=1)] = 1
     evaluate_every: Annotated[int, Field(ge=1)] = 1
+    join_timeout_s: Annotated[float, Field(gt=0)] = 60.0  # how long to wait at the start for nodes that are not there yet
     workers: Annotated[int, Field(ge=0)] = 0  # processes that simulate nodes; 0: as many as there are cores

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -54,9 +55,15 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
 
+@lru_cache(maxsize=64)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """Return the name that `dtype_of` reads back; numpy builds it afresh each time it is asked."""
+    return str(dtype)
+
+
 def default_kind(name: str, dtype: np.dtype[Any]) -> Kind:
     """Return the kind of an entry that its task did not declare, from dtype and name."""
-    if np.issubdtype(dtype, np.integer) or dtype == np.bool_:
+    if _counts(dtype):
         return Kind.COUNTER
     return Kind.STATISTIC if name.rsplit(".", 1)[-1] in _STATISTIC_NAMES else Kind.WEIGHT
 
@@ -70,18 +77,33 @@ def describe(arrays: Params, kinds: Mapping[str, str]) -> dict[str, Entry]:
             Names that are absent get their default.
 
     Raises:
-        ValueError: A kind is unknown, names no entry, or is an angle without a period.
+        ValueError: A kind is unknown, names no entry, does not fit the entry's dtype, or is an angle without a period.
     """
     if unknown := sorted(set(kinds) - set(arrays)):
         raise ValueError(f"kinds name entries that the model does not have: {', '.join(unknown)}")
     entries = {}
     for name, array in arrays.items():
         text, _, period = kinds.get(name, default_kind(name, array.dtype).value).partition(":")
+        if text not in list(Kind):
+            raise ValueError(f"entry {name}: no kind is called {text!r}; there are {', '.join(Kind)}")
         kind = Kind(text)
-        if (kind is Kind.ANGLE) != bool(period):
+        if (kind is Kind.ANGLE) != bool(period) or (period and not 0 < _number(period) < math.inf):
             raise ValueError(f"entry {name}: an angle, and nothing else, is declared with its period, as in 'angle:6.28'")
+        if kind is not Kind.LOCAL and (kind is Kind.COUNTER) != _counts(array.dtype):
+            raise ValueError(f"entry {name}: {array.dtype} cannot be a {text}; counters are integers, all else is not")
         entries[name] = Entry(kind, str(array.dtype), array.shape, float(period or 0.0))
     return entries
+
+
+def _counts(dtype: np.dtype[Any]) -> bool:
+    return bool(np.issubdtype(dtype, np.integer) or dtype == np.bool_)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def kind_text(entry: Entry) -> str:
@@ -115,9 +137,3 @@ def added(base: Array, delta: Array, entry: Entry) -> Array:
 def shared(arrays: Params, entries: Mapping[str, Entry]) -> dict[str, Array]:
     """Return the entries that may leave a node."""
     return {name: array for name, array in arrays.items() if entries[name].kind is not Kind.LOCAL}
-
-
-def norm(arrays: Params) -> float:
-    """Return the Euclidean norm over all entries, in double precision."""
-    squares = (float(np.dot(flat, flat)) for flat in (a.astype(np.float64).ravel() for a in arrays.values()))
-    return math.sqrt(math.fsum(squares))

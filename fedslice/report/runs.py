@@ -35,15 +35,7 @@ class Run:
     rounds: list[RoundRecord]
     nodes: dict[NodeId, Node]
     notes: list[str]
-
-    @property
-    def better(self) -> dict[str, str]:
-        """Return the metrics to judge by, the first one first; guessed when the run has no summary."""
-        if self.summary.get("better"):
-            return dict(self.summary["better"])
-        names = dict.fromkeys(name for record in self.rounds for name in record.evaluate)
-        judged = [name for name in names if name != "loss"] or list(names)
-        return {name: "lower" if name == "loss" else "higher" for name in judged}
+    better: dict[str, str]  # the metrics to judge by, the first one first
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
@@ -87,6 +79,7 @@ def read_run(folder: Path) -> Run:
         rounds=rounds,
         nodes=_nodes(folder / "events.jsonl", rounds, notes),
         notes=notes,
+        better=_better(folder / "events.jsonl", rounds),
     )
 
 
@@ -191,6 +184,16 @@ def _numbers(values: dict[str, Any]) -> dict[str, float]:
     return {str(name): _number(value) for name, value in values.items()}
 
 
+def _better(path: Path, rounds: Sequence[RoundRecord]) -> dict[str, str]:
+    """Return how the task says it is judged or, where the log does not tell, a guess from what was measured."""
+    for _, event in _objects(path, [], ('"began"',)):
+        if isinstance(event.get("better"), dict) and event["better"]:
+            return {str(name): str(which) for name, which in event["better"].items()}
+    names = dict.fromkeys(name for record in rounds for name in record.evaluate)
+    judged = [name for name in names if name != "loss"] or list(names)
+    return {name: "lower" if name == "loss" else "higher" for name in judged}
+
+
 def _nodes(path: Path, rounds: Sequence[RoundRecord], notes: list[str]) -> dict[NodeId, Node]:
     """Return every node that joined or was selected, in the order of their ids."""
     found: dict[NodeId, Node] = {}
@@ -206,7 +209,7 @@ def _nodes(path: Path, rounds: Sequence[RoundRecord], notes: list[str]) -> dict[
 
 
 def _learn(found: dict[NodeId, Node], event: dict[str, Any]) -> None:
-    if event["event"] not in ("node_joined", "node_evaluated"):
+    if event["event"] not in ("node_joined", "node_evaluated") or event.get("role") == "evaluate":
         return
     node = found.setdefault(int(event["node"]), Node())
     if event["event"] == "node_evaluated":

@@ -7,10 +7,9 @@ import numpy as np
 from pydantic import Field
 
 from fedslice.core.config import Table
-from fedslice.core.params import Entry, Kind, Model
-from fedslice.core.params import norm as norm_of
+from fedslice.core.params import Entry, Kind, Model, dtype_name
 from fedslice.core.records import Update
-from server.aggregation.exact import terms_of
+from server.aggregation.exact import LARGEST_TERM, terms_of
 
 _MEMORY = 64  # accepted norms that say what is in line
 _SLACK = 1.001  # a wrapped angle in float32 may be a rounding beyond half its period
@@ -37,14 +36,15 @@ class Guard:
 
     def limit(self, model: Model) -> float:
         """Return the largest norm of a change that is in line this round."""
-        own = max(1.0, norm_of({n: a for n, a in model.arrays.items() if _is_trained(model.entries[n])}))
+        trained = [array for name, array in model.arrays.items() if _is_trained(model.entries[name])]
+        own = max(1.0, math.sqrt(sum(_square(array, None) for array in trained)))
         usual = float(np.median(self._accepted)) if self._accepted else own
         # Late in training changes are small, and a node back from a long absence must not be shut out.
         return self._config.norm_factor * max(usual, 0.01 * own)
 
     def judge(self, update: Update, model: Model, limit: float) -> tuple[str | None, float]:
         """Return why an update is refused, or None, and the norm of its change."""
-        reason = self._weight_reason(update.weight) or _shape_reason(update, model)
+        reason = self._weight_reason(update.weight) or _loss_reason(update) or _shape_reason(update, model)
         if reason:
             return reason, math.nan
         square, largest_norm = 0.0, limit
@@ -52,9 +52,11 @@ class Guard:
             entry = model.entries[name]
             if entry.kind is Kind.COUNTER:
                 continue
-            part = _square(array, model.arrays[name] if update.whole else None, entry)
-            if not math.isfinite(part):
+            part = _square(array, model.arrays[name] if update.whole else None, entry.period)
+            if not math.isfinite(part) and not np.isfinite(array).all():
                 return f"not finite: entry {name} holds a NaN or an infinity", math.nan
+            if not update.weight * math.sqrt(part) <= LARGEST_TERM:
+                return f"range: entry {name} times its weight is beyond {LARGEST_TERM:.3g}", math.nan
             if entry.kind is Kind.ANGLE and not update.whole and _beyond_half(array, entry):
                 return f"angle: entry {name} changes by more than half its period", math.nan
             square += part if _is_trained(entry) else 0.0
@@ -90,7 +92,7 @@ def _shape_reason(update: Update, model: Model) -> str | None:
         entry = model.entries[name]
         if array.shape != entry.shape:
             return f"shape: entry {name} is {array.shape}, not {entry.shape}"
-        if str(array.dtype) != entry.dtype:
+        if dtype_name(array.dtype) != entry.dtype:
             return f"dtype: entry {name} is {array.dtype}, not {entry.dtype}"
     return None
 
@@ -99,9 +101,16 @@ def _is_trained(entry: Entry) -> bool:
     return entry.kind in (Kind.WEIGHT, Kind.ANGLE)
 
 
-def _square(array: Any, base: Any, entry: Entry) -> float:
+def _loss_reason(update: Update) -> str | None:
+    # Some rules weigh by loss: one that is not a number would make the model none.
+    loss = update.metrics.get("train_loss", 0.0)
+    return None if math.isfinite(loss) else f"not finite: train_loss is {loss}"
+
+
+def _square(array: Any, base: Any, period: float = 0.0) -> float:
     # A NaN or an infinity anywhere makes the sum of squares one, so a single pass finds both.
-    return math.fsum(float(np.dot(terms, terms)) for _, terms in terms_of(array, base, entry.period))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return sum(float(np.dot(terms, terms)) for _, terms in terms_of(array, base, period))
 
 
 def _beyond_half(array: Any, entry: Entry) -> bool:

@@ -37,23 +37,26 @@ class Mean:
                 base = model.arrays[name] if update.whole else None
                 total.add(update.arrays[name], update.weight, base, model.entries[name].period)
             counters = {name: np.maximum(array, update.arrays[name]) for name, array in counters.items()}
+            del update  # or it would stay in memory beside the next one
         if len(weights) < quorum or not weights:
             return None
-        return self._finish(model, sums, counters, math.fsum(weights))
+        return self._finish(model, sums, counters, weights)
 
-    def _finish(self, model: Model, sums: dict[str, ExactSum], counters: dict[str, Array], weight: float) -> Fold:
-        fold = Fold({}, dict(counters))
+    def _finish(self, model: Model, sums: dict[str, ExactSum], counters: dict[str, Array], weights: list[float]) -> Fold:
+        fold, weight = Fold({}, dict(counters)), math.fsum(weights)
+        rounding = RESOLUTION * max(1.0, len(weights) / weight)
         for name in list(sums):
             change = sums.pop(name).mean(weight)
             if model.entries[name].kind is Kind.STATISTIC:
-                fold.settled[name] = _statistic(model.arrays[name], change, model.entries[name].dtype)
+                fold.settled[name] = _statistic(model.arrays[name], change, model.entries[name].dtype, rounding)
             else:
                 fold.changes[name] = change
         return fold
 
 
-def _statistic(base: Array, change: Array, dtype: str) -> Array:
-    mean = np.asarray(base.astype(np.float64) + change)
+def _statistic(base: Array, change: Array, dtype: str, rounding: float) -> Array:
+    whole = base.astype(np.float64)
+    mean = np.asarray(whole + change)
     # The fold's own rounding must not turn a variance of zero into a negative one.
-    mean[np.abs(mean) <= RESOLUTION] = 0.0
+    mean[np.abs(mean) <= rounding + 2.0**-50 * np.abs(whole)] = 0.0
     return mean.astype(dtype_of(dtype))

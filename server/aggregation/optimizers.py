@@ -8,7 +8,9 @@ import torch
 from pydantic import Field
 
 from fedslice.core.config import Table
-from fedslice.core.params import Array, Params, dtype_of
+from fedslice.core.params import Array, Params
+
+_PART = 1 << 18  # elements stepped at once
 
 Rate = Annotated[float, Field(gt=0)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
@@ -44,30 +46,35 @@ OptimizerConfig = Annotated[SgdConfig | AdamConfig, Field(discriminator="name")]
 
 
 class ServerOptimizer:
-    """Steps each entry in double precision and rounds once, to the entry's dtype."""
+    """Steps each entry in double precision and rounds once, to the entry's dtype; a part of it at a time, to spare memory."""
 
     def __init__(self, make: Callable[[torch.nn.Parameter], torch.optim.Optimizer]) -> None:
-        """Keep how an optimizer is made; each entry has its own, so that memory is that of one entry."""
+        """Keep how an optimizer is made; each part of an entry has its own."""
         self._make = make
-        self._optimizers: dict[str, tuple[torch.nn.Parameter, torch.optim.Optimizer]] = {}
+        self._optimizers: dict[tuple[str, int], tuple[torch.nn.Parameter, torch.optim.Optimizer]] = {}
 
     def step(self, arrays: Params, changes: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]) -> dict[str, Array]:
         """Return the entries after the step. `changes` is used up as they are made."""
         stepped = {}
         for name in list(changes):
-            parameter, optimizer = self._for(name)
-            parameter.data = torch.from_numpy(arrays[name].astype(np.float64))
-            parameter.grad = torch.from_numpy(changes.pop(name)).neg_()
-            optimizer.step()
-            stepped[name] = parameter.detach().numpy().astype(dtype_of(str(arrays[name].dtype)))
-            parameter.data, parameter.grad = torch.empty(0, dtype=torch.float64), None
+            old, change = arrays[name].reshape(-1), changes.pop(name).reshape(-1)
+            new = np.empty(old.shape, old.dtype)
+            for start in range(0, len(old), _PART):
+                part = slice(start, start + _PART)
+                parameter, optimizer = self._for(name, start)
+                parameter.data = torch.from_numpy(old[part].astype(np.float64))
+                parameter.grad = torch.from_numpy(change[part]).neg_()
+                optimizer.step()
+                new[part] = parameter.detach().numpy().astype(old.dtype)
+                parameter.data, parameter.grad = torch.empty(0, dtype=torch.float64), None
+            stepped[name] = new.reshape(arrays[name].shape)
         return stepped
 
     def tensors(self) -> dict[str, Array]:
-        """Return the state, by `entry/what`."""
+        """Return the state, by `entry/start of the part/what`."""
         return {
-            f"{name}/{key}": torch.as_tensor(value, dtype=torch.float64).numpy()
-            for name, (parameter, optimizer) in self._optimizers.items()
+            f"{name}/{start}/{key}": torch.as_tensor(value).numpy()
+            for (name, start), (parameter, optimizer) in self._optimizers.items()
             for key, value in optimizer.state[parameter].items()
             if value is not None
         }
@@ -75,12 +82,12 @@ class ServerOptimizer:
     def restore(self, tensors: Mapping[str, Array]) -> None:
         """Go on from a saved state."""
         for place, value in tensors.items():
-            name, _, key = place.rpartition("/")
-            parameter, optimizer = self._for(name)
+            name, start, key = place.rsplit("/", 2)
+            parameter, optimizer = self._for(name, int(start))
             optimizer.state[parameter][key] = torch.from_numpy(value.copy())
 
-    def _for(self, name: str) -> tuple[torch.nn.Parameter, torch.optim.Optimizer]:
-        if name not in self._optimizers:
+    def _for(self, name: str, start: int) -> tuple[torch.nn.Parameter, torch.optim.Optimizer]:
+        if (name, start) not in self._optimizers:
             parameter = torch.nn.Parameter(torch.empty(0, dtype=torch.float64))
-            self._optimizers[name] = (parameter, self._make(parameter))
-        return self._optimizers[name]
+            self._optimizers[name, start] = (parameter, self._make(parameter))
+        return self._optimizers[name, start]

@@ -15,6 +15,9 @@ from fedslice.core.config import Table
 from fedslice.core.records import NodeId, NodeReport
 from server.selection.policy import online
 
+_LARGEST = float(np.finfo(np.float32).max)
+_BEHIND = 1e3  # more than any utility
+
 
 class LossAndSpeedConfig(Table):
     """`cohort` nodes a round, of which a share is explored rather than preferred."""
@@ -72,19 +75,22 @@ class LossAndSpeed:
             return []
         losses = np.array([_positive(n.loss) for n in seen])
         times = np.array([_positive(n.round_s) for n in seen])
+        odd = np.array([n.loss is None or not 0 <= n.loss <= _LARGEST for n in seen])
         ages = np.array([max(1, self._round - n.last_round + 1) for n in seen], np.float64)
         utility = losses / max(losses.max(), 1e-12)
         # Oort's bonus for the long unseen, sqrt(0.1 ln R / L), with the age in place of the last round's inverse.
         utility = utility + np.sqrt(0.1 * np.log(1 + self._round) * ages / (1 + self._round))
         known = times[times > 0]
         preferred = np.median(known) if len(known) else 0.0
+        # A node whose time nobody knows is taken to be as slow as the slowest.
+        times[times == 0] = known.max(initial=0.0)
         slow = times > preferred
         utility[slow] *= (preferred / times[slow]) ** self._penalty
-        # A node whose report makes no sense is least preferred, and still explored.
-        utility[(losses == 0) & np.array([n.loss is None or not math.isfinite(n.loss) for n in seen])] = -1.0
+        # A node whose report makes no sense comes after all others, and is still explored.
+        utility[odd] -= _BEHIND
         return [seen[i].node for i in np.argsort(-utility, kind="stable")]
 
 
 def _positive(value: float | None) -> float:
-    """Return a report's number, or 0 where it is missing, not finite or negative."""
-    return float(value) if value is not None and math.isfinite(value) and value > 0 else 0.0
+    """Return a report's number, or 0 where it is missing, negative, not a number, or more than any loss or time is."""
+    return float(value) if value is not None and 0 < value <= _LARGEST else 0.0

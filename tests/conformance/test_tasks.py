@@ -31,7 +31,7 @@ def build(config: Any) -> Task:
 
 
 every_task = pytest.mark.parametrize("config", CONFIGS, ids=name_of)
-every_reader = pytest.mark.parametrize("config", filter(reads_files, CONFIGS), ids=name_of)
+every_reader = pytest.mark.parametrize("config", list(filter(reads_files, CONFIGS)), ids=name_of)
 
 
 @pytest.fixture(scope="module")

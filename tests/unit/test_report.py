@@ -228,7 +228,8 @@ def test_void_rounds_are_counted(run: Run) -> None:
 def test_the_best_value_stands_out(tmp_path: Path, direction: str, expected: str) -> None:
     for name, value in (("a", 0.2), ("b", 0.9), ("c", None)):
         fake_run(tmp_path / name)
-        summary = {"metrics": {"f1": value}, "better": {"f1": direction}}
+        (tmp_path / name / "events.jsonl").write_text(json.dumps({"event": "began", "better": {"f1": direction}}) + "\n")
+        summary = {"metrics": {"f1": value}}
         (tmp_path / name / "summary.json").write_text(json.dumps(summary))
     table = tables.results(read_runs([tmp_path / name for name in "abc"]))
     assert re.findall(r'<td class="best">([^<]*)</td>', table) == [expected]

@@ -30,6 +30,14 @@ def test_hydraulic_never_splits_a_run(data: Path) -> None:
     assert len(run) + len(test_run) == NUM_RUNS * CYCLES_A_RUN
 
 
+def test_hydraulic_runs_change_with_any_part_but_not_with_the_flag() -> None:
+    state = [3.0, 100.0, 0.0, 130.0, 0.0]
+    profile = np.tile(state, (10, 1))
+    for row, column in ((1, 4), (3, 0), (5, 1), (7, 2), (9, 3)):
+        profile[row, column] += 1
+    np.testing.assert_array_equal(the_file._runs(profile), [0, 0, 0, 1, 2, 3, 4, 5, 6, 7])
+
+
 @pytest.mark.parametrize("target", list(the_file.LEVELS))
 def test_hydraulic_classes_are_the_levels_in_order(target: Any, data: Path) -> None:
     levels = the_file.LEVELS[target]

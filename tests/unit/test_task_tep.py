@@ -39,6 +39,8 @@ def test_tep_plants_share_normal_data_and_no_fault(data: Path) -> None:
         plants_of = [set(dataset.groups[dataset.y == c]) for c in range(classes)]
         assert plants_of[0] == set(range(5))
         assert all(len(plants) == 1 for plants in plants_of[1:])
+        faults_of = np.bincount([plant for plants in plants_of[1:] for plant in plants], minlength=5)
+        assert faults_of.max() - faults_of.min() <= 1
 
 
 def test_tep_of_19_classes_needs_no_hidden_faults(data: Path) -> None:
