@@ -90,7 +90,9 @@ def _to_numpy(name: str, array: Array) -> NumpyArray:
         decoded: NumpyArray = np.lib.format.read_array(BytesIO(array.data), allow_pickle=False)
     except (ValueError, EOFError, OSError, MemoryError, OverflowError, TypeError, TokenError) as error:
         raise ValueError(f"entry {name} is not an array: {error}") from error
-    return decoded.view(dtype_of("bfloat16")) if array.dtype == "bfloat16" and decoded.dtype == np.uint16 else decoded
+    # Ours come as 16-bit integers; a bfloat16 array that Flower itself has written, as two bytes of anything.
+    is_bfloat16 = array.dtype == "bfloat16" and decoded.dtype in (np.uint16, np.dtype("V2"))
+    return decoded.view(dtype_of("bfloat16")) if is_bfloat16 else decoded
 
 
 def content_bytes(content: RecordDict) -> int:

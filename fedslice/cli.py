@@ -30,6 +30,9 @@ def _one_clear_message() -> Iterator[None]:
     except FedSliceError as error:
         console.print(f"[bold red]error:[/bold red] {error}", highlight=False, markup=True, soft_wrap=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        console.print(f"[bold red]error:[/bold red] {error.filename or ''}: {error.strerror or error}", highlight=False)
+        sys.exit(1)
     except KeyboardInterrupt:
         console.print("[yellow]interrupted; what was done so far is kept.[/yellow]")
         sys.exit(EXIT_INTERRUPTED)

@@ -23,6 +23,7 @@ class Display:
         self._live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal and not silent else None
         self._rows: list[list[str]] = []
         self._judged_by = ""
+        self._total = 0
         self._better: dict[str, str] = {}
         self._bytes = 0.0
 
@@ -43,17 +44,25 @@ class Display:
             return
         if event == "began":
             self._better = dict(fields["better"])
-            self._judged_by = next(iter(self._better), "")
+            self._judged_by, self._total = next(iter(self._better), ""), fields["rounds"]
             self._console.print(
                 f"{fields['nodes']} nodes joined; the model has {human_bytes(fields['model_bytes'])}", highlight=False
             )
         elif event == "round":
             self._show(fields)
+        elif event == "waiting_for_nodes":
+            self._console.print(f"{fields['present']} of {fields['expected']} nodes are there", highlight=False)
+        elif event == "evaluation_failed":
+            self._console.print(f"[red]round {fields['round']}: no evaluation: {fields['reason']}[/red]", highlight=False)
 
     def results(self, summary: Summary, report: Path) -> None:
         """Print what came of the run, and where it lies."""
-        table = Table(title=f"{summary.name}, seed {summary.seed}", box=None, show_header=False, pad_edge=False)
-        for name, value in summary.metrics.items():
+        table = Table(
+            title=f"{summary.name}, seed {summary.seed}", title_justify="left", box=None, show_header=False, pad_edge=False
+        )
+        ordered = [name for name in self._better if name in summary.metrics]
+        for name in [*ordered, *(n for n in summary.metrics if n not in ordered)]:
+            value = summary.metrics[name]
             table.add_row(name, f"[bold]{value:.4f}[/bold]" if name == self._judged_by else f"{value:.4f}")
         table.add_row("rounds", f"{summary.rounds} ({summary.void_rounds} void)")
         table.add_row("refused updates", str(summary.rejected))
@@ -63,7 +72,8 @@ class Display:
         table.add_row("energy", f"{summary.joules:.1f} J")
         table.add_row("run", summary.run_dir)
         table.add_row("report", str(report))
-        self._console.print(table, highlight=False)
+        self._console.print()
+        Console().print(table, highlight=False)
 
     def _show(self, fields: dict[str, Any]) -> None:
         self._bytes += fields["bytes_down"] + fields["bytes_up"]
@@ -71,7 +81,7 @@ class Display:
         metric = fields["evaluate"].get(self._judged_by)
         refused = len(fields["rejected"])
         row = [
-            str(fields["round"]),
+            f"{fields['round']}/{self._total}",
             " ".join(map(str, fields["selected"][:10])) + (" ..." if len(fields["selected"]) > 10 else ""),
             "void" if fields["void"] else f"{refused} refused" if refused else "",
             "-" if loss is None else f"{loss:.4f}",
@@ -84,7 +94,9 @@ class Display:
             self._live.update(self._table(), refresh=True)
         else:
             names = ("round", "cohort", "", "loss", self._judged_by, "virtual s", "bytes")
-            self._console.print(" | ".join(f"{n} {v}".strip() for n, v in zip(names, row, strict=True) if v), highlight=False)
+            self._console.print(
+                " | ".join(f"{n} {v}".strip() for n, v in zip(names, row, strict=True) if v), highlight=False, soft_wrap=True
+            )
 
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False)

@@ -5,7 +5,7 @@ from fedslice.core.config import RunConfig
 from server.config import ServerConfig
 
 
-class Settings(ServerConfig, ClientConfig):
+class Settings(ClientConfig, ServerConfig):
     """Every table that there is."""
 
 

@@ -44,7 +44,7 @@ class Coordinator:
         self._model_bytes = 0
         registry = Registry(lambda addresses: queries.introduce(self._grid, addresses), self._predicted_s)
         self._strategy = Strategy(config, registry)
-        self._strategy.on_met = lambda intro: events.emit("node_joined", **asdict(intro))
+        self._strategy.tell = events.emit
         self._grid = TimedGrid(grid, self._network, nodes, registry.names, num_processed)
 
     def run(self) -> Summary:
@@ -88,7 +88,9 @@ class Coordinator:
         addresses = [self._strategy.registry.address(node) for node in sorted(n.node for n in nodes)]
         model, better = queries.initial_model(self._grid, addresses[0], queries.totals(self._grid, addresses))
         self._strategy.entries, self._model_bytes = model.entries, model.num_bytes()
-        self._events.emit("began", nodes=len(nodes), better=better, model_bytes=self._model_bytes)
+        self._strategy.registry.forecast()
+        rounds = self._config.federation.rounds
+        self._events.emit("began", nodes=len(nodes), rounds=rounds, better=better, model_bytes=self._model_bytes)
         return model
 
     def _predicted_s(self, intro: Introduction) -> float:
@@ -118,7 +120,11 @@ class Coordinator:
         messages = [Message(content, registry.address(node), "evaluate") for node in nodes]
         measured = []
         for reply in self._grid.send_and_receive(messages):
-            if not reply.has_error():
+            node = registry.names[reply.metadata.src_node_id]
+            try:
                 weight, metrics = measurement_of(reply)
-                measured.append((registry.names[reply.metadata.src_node_id], weight, dict(metrics)))
+            except ValueError as error:
+                self._events.emit("evaluation_failed", node=node, reason=str(error))
+                continue
+            measured.append((node, weight, dict(metrics)))
         return sorted(measured, key=lambda row: row[0])

@@ -1,7 +1,8 @@
 """What the coordinator asks before the first round: who is there, their common scale, and the initial model."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -50,8 +51,7 @@ def introduce(grid: Grid, addresses: Sequence[int]) -> dict[int, Introduction]:
     met: dict[int, Introduction] = {}
     for address, reply in _ask(grid, addresses, "query.describe", RecordDict()).items():
         if not reply.has_error():
-            report = reply.content.config_records["report"]
-            intro = Introduction(*(report[key] for key in ("node", "role", "slice", "num-examples", "num-processed")))  # type: ignore[arg-type]
+            intro = _introduction(reply, address)
         elif _UNKNOWN_QUESTION in (reply.error.reason or ""):
             intro = Introduction(len(met), "train", "", 1, 0)
         else:
@@ -70,8 +70,9 @@ def totals(grid: Grid, addresses: Sequence[int]) -> dict[str, Array]:
     """
     added: dict[str, Array] = {}
     for address, reply in _ask(grid, addresses, "query.sums", RecordDict()).items():
-        for name, array in to_params(_content(reply, address).array_records["arrays"]).items():
-            added[name] = np.add(added[name], array) if name in added else np.array(array)
+        with _understood(address, "query.sums"):
+            for name, array in to_params(_content(reply, address).array_records["arrays"]).items():
+                added[name] = np.add(added[name], array) if name in added else np.array(array)
     return added
 
 
@@ -83,10 +84,11 @@ def initial_model(grid: Grid, address: int, sums: dict[str, Array]) -> tuple[Mod
     """
     reply = _ask(grid, [address], "query.init", RecordDict({"totals": to_record(sums)}))[address]
     content = _content(reply, address)
-    arrays = to_params(content.array_records["arrays"])
-    kinds = {name: str(kind) for name, kind in content.config_records["kinds"].items()}
-    better = {name: str(which) for name, which in content.config_records.get("better", ConfigRecord()).items()}
-    return Model(arrays, describe(arrays, kinds)), better
+    with _understood(address, "query.init"):
+        arrays = to_params(content.array_records["arrays"])
+        kinds = {name: str(kind) for name, kind in content.config_records["kinds"].items()}
+        better = {name: str(which) for name, which in content.config_records.get("better", ConfigRecord()).items()}
+        return Model(arrays, describe(arrays, kinds)), better
 
 
 def _ask(grid: Grid, addresses: Sequence[int], what: str, content: RecordDict) -> dict[int, Message]:
@@ -103,3 +105,20 @@ def _content(reply: Message, address: int) -> RecordDict:
     if reply.has_error():
         raise RunError(f"the node at {address} failed: {reply.error.reason}")
     return reply.content
+
+
+def _introduction(reply: Message, address: int) -> Introduction:
+    with _understood(address, "query.describe"):
+        report = reply.content.config_records["report"]
+        numbers = [report[key] for key in ("node", "num-examples", "num-processed")]
+        node, num_examples, num_processed = (number for number in numbers if isinstance(number, int))
+        return Introduction(node, str(report["role"]), str(report["slice"]), num_examples, num_processed)
+
+
+@contextmanager
+def _understood(address: int, what: str) -> Iterator[None]:
+    """Turn an answer that is not what was asked for into one clear sentence."""
+    try:
+        yield
+    except (KeyError, ValueError) as error:
+        raise RunError(f"the node at {address} answered {what} with something else: {error}") from error

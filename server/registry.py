@@ -37,6 +37,7 @@ class Registry:
         self._addresses: dict[NodeId, int] = {}
         self._nodes: dict[NodeId, NodeReport] = {}
         self._evaluators: dict[NodeId, int] = {}
+        self._intros: dict[NodeId, Introduction] = {}
 
     def roll_call(self, addresses: Iterable[int]) -> tuple[list[NodeReport], list[Introduction]]:
         """Note who is there.
@@ -52,6 +53,7 @@ class Registry:
             if intro.role == "evaluate":
                 self._evaluators[intro.node] = address
             else:
+                self._intros[intro.node] = intro
                 self._nodes[intro.node] = self._first_report(intro)
             met.append(intro)
         for node, report in self._nodes.items():
@@ -71,6 +73,12 @@ class Registry:
     def slice_of(self, node: NodeId) -> str:
         """Return the slice that a node said it is on."""
         return self._nodes[node].slice
+
+    def forecast(self) -> None:
+        """Predict anew how long a round takes each node that has had none: the model's size is known by now."""
+        for node, report in self._nodes.items():
+            if report.num_rounds == 0:
+                self._nodes[node] = replace(report, round_s=self._predict(self._intros[node]))
 
     def observe(self, number: int, update: Update, round_s: float | None) -> NodeReport:
         """Note what a node's update tells of it."""

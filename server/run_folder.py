@@ -47,12 +47,13 @@ class RunFolder:
         self.path = path
         self._started = time.perf_counter()
         self._rounds: list[RoundRecord] = []
-        if (path / "rounds.jsonl").exists():
+        self._lines = path / "rounds.jsonl"
+        if self._lines.exists() and self._lines.stat().st_size:
             raise UsageError(f"{path} holds a run already; name another folder with --out")
         try:
             path.mkdir(parents=True, exist_ok=True)
             (path / "config.toml").write_text(dumps(config), encoding="utf-8")
-            self._lines = (path / "rounds.jsonl").open("w", encoding="utf-8")
+            self._lines.touch()
         except OSError as error:
             raise UsageError(f"{path}: cannot write the run's folder ({error.strerror}); name another with --out") from error
 
@@ -72,11 +73,11 @@ class RunFolder:
     def append(self, record: RoundRecord) -> None:
         """Write a round's line."""
         self._rounds.append(record)
-        self._lines.write(json.dumps(as_json(asdict(record)), allow_nan=False) + "\n")
-        self._lines.flush()
+        with self._lines.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(as_json(asdict(record)), allow_nan=False) + "\n")
 
     def finish(self, name: str, seed: int, model: Model) -> Summary:
-        """Write the model and the summary of the rounds so far, and close."""
+        """Write the model and the summary of the rounds so far."""
         data = model_bytes(model)
         (self.path / "model.safetensors").write_bytes(data)
         rounds = self._rounds
@@ -97,5 +98,4 @@ class RunFolder:
         )
         text = json.dumps(as_json(asdict(summary)), indent=2, allow_nan=False)
         (self.path / "summary.json").write_text(text + "\n", encoding="utf-8")
-        self._lines.close()
         return summary

@@ -4,6 +4,7 @@ It runs in our own rounds (`server/round.py`) and, because it is a Flower Strate
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
@@ -17,11 +18,9 @@ from server import round as rounds
 from server.aggregation import FlowerRule, Guard, Rule, ServerOptimizer
 from server.config import ServerConfig
 from server.ledger import Ledger, weighted_metrics
-from server.registry import Introduction, Registry
+from server.registry import Registry
 from server.replies import measurement_of, update_of
 from server.selection import Policy
-
-Met = Callable[[Introduction], None]
 
 
 class Strategy(FlowerStrategy):
@@ -37,7 +36,7 @@ class Strategy(FlowerStrategy):
         self.cohort = config.selection.cohort
         self.seed, self.quorum, self.deadline_s = (getattr(config.federation, k) for k in ("seed", "quorum", "deadline_s"))
         self._evaluate_every, self._last_round = config.federation.evaluate_every, config.federation.rounds
-        self.on_met: Met = lambda _: None
+        self.tell: Callable[..., None] = lambda event, **fields: None  # hears of what belongs in the run's log
         self._open: tuple[Model, list[NodeId]] = (Model({}, {}), [])
         self._phase_of: Callable[[], Phase] = Phase
 
@@ -45,7 +44,7 @@ class Strategy(FlowerStrategy):
         """Return the nodes that can train, after meeting those that are new."""
         nodes, met = self.registry.roll_call(grid.get_node_ids())
         for intro in met:
-            self.on_met(intro)
+            self.tell("node_joined", **asdict(intro))
         return nodes
 
     def instruct(self, number: int, model: Model, cohort: Sequence[NodeId], grid: Grid) -> list[Message]:
@@ -116,7 +115,12 @@ class Strategy(FlowerStrategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Return the mean of what the evaluators measured, by number of examples."""
-        terms = [measurement_of(reply) for reply in replies if not reply.has_error()]
+        terms = []
+        for reply in replies:
+            try:
+                terms.append(measurement_of(reply))
+            except ValueError as error:
+                self.tell("evaluation_failed", round=server_round, reason=str(error))
         return MetricRecord(dict(weighted_metrics(terms))) if terms else None
 
     def summary(self) -> None:

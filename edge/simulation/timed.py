@@ -60,10 +60,10 @@ class TimedGrid(GridWrapper):
         waiting = set(instructions)
         try:
             for reply in self.inner.send_and_receive(list(instructions.values()), timeout=_PATIENCE_S):
-                instruction = _answered(reply, instructions)
-                if instruction is None:
+                address = _sender(reply, instructions)
+                if address is None:
                     continue
-                address = instruction.metadata.dst_node_id
+                instruction = instructions[address]
                 if reply.metadata.src_node_id != address:
                     reply = error_reply(instruction, reply.error.code, reply.error.reason or "")
                 waiting.discard(address)
@@ -98,11 +98,9 @@ class TimedGrid(GridWrapper):
         return timing
 
 
-def _answered(reply: Message, instructions: Mapping[int, Message]) -> Message | None:
-    """Return the instruction that a reply is to. For a node that is gone Flower's server answers in its own name."""
-    if instruction := instructions.get(reply.metadata.src_node_id):
-        return instruction
-    if not reply.has_error():
-        return None
-    by_id = {m.metadata.message_id: m for m in instructions.values()}
-    return by_id.get(reply.metadata.reply_to_message_id)
+def _sender(reply: Message, instructions: Mapping[int, Message]) -> int | None:
+    """Return which node a reply is of. For one that is gone Flower's server answers in its own name."""
+    if reply.metadata.src_node_id in instructions:
+        return reply.metadata.src_node_id
+    ids = {m.metadata.message_id: address for address, m in instructions.items()} if reply.has_error() else {}
+    return ids.get(reply.metadata.reply_to_message_id)

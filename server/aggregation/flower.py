@@ -1,9 +1,12 @@
 """Any of Flower's own strategies in the place of our rule and optimizer, by its import path."""
 
 import importlib
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
+import numpy as np
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.app.exception import AppExitException
 from flwr.serverapp import Grid
@@ -14,7 +17,7 @@ from edge.flower import to_params, to_record
 from edge.wrapper import GridWrapper
 from fedslice.core.config import Table
 from fedslice.core.errors import RunError, UsageError
-from fedslice.core.params import Kind, Model, Params, added
+from fedslice.core.params import Kind, Model, Params, added, dtype_of
 from fedslice.core.records import Update
 from server.aggregation.mean import Mean
 from server.aggregation.rule import Fold
@@ -83,11 +86,16 @@ class FlowerRule:
         """Stand in front of a strategy."""
         self._strategy = strategy
         self._rest = Mean()
+        self._number = 0
 
     def instruct(self, number: int, model: Model, config: ConfigRecord, grid: Grid, cohort: Sequence[int]) -> list[Message]:
         """Return the strategy's own instructions, with the entries put back that it does not see."""
-        trained = to_record(_trained(model, model.arrays))
-        messages = list(self._strategy.configure_train(number, trained, config, CohortGrid(grid, cohort)))
+        self._number = number
+        if not cohort:
+            return []  # a strategy would wait for nodes, for ever
+        trained = to_record(_wide(_trained(model, model.arrays)))
+        with _seeded(number):
+            messages = list(self._strategy.configure_train(number, trained, config, CohortGrid(grid, cohort)))
         complete = to_record(model.arrays)
         # Messages of one content go on sharing it: it is then measured, and copied to a worker, once.
         contents = {id(m.content): RecordDict({**m.content, "arrays": complete}) for m in messages}
@@ -107,13 +115,35 @@ class FlowerRule:
         keys = set.intersection(*(set(u.metrics) for u in received))
         replies = [_reply(model, update, keys) for update in received]
         try:
-            arrays, _ = self._strategy.aggregate_train(0, replies)
-        except (AppExitException, ValueError, ZeroDivisionError, AssertionError, IndexError) as error:
-            raise RunError(f"{type(self._strategy).__name__} cannot aggregate {len(replies)} updates: {error}") from error
-        if arrays is None:
-            return None
-        weights = {name: a.astype(model.arrays[name].dtype) for name, a in to_params(arrays).items()}
+            arrays, _ = self._strategy.aggregate_train(self._number, replies)
+            if arrays is None:
+                return None
+            weights = {name: array.astype(model.arrays[name].dtype) for name, array in to_params(arrays).items()}
+        except (AppExitException, ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
+            raise RunError(f"{self._name} cannot aggregate {len(replies)} updates: {error}") from error
+        if {n: a.shape for n, a in weights.items()} != {n: a.shape for n, a in _trained(model, model.arrays).items()}:
+            raise RunError(f"{self._name} returned other entries than the model has")
         return Fold({}, {**rest.settled, **weights})
+
+    @property
+    def _name(self) -> str:
+        return type(self._strategy).__name__
+
+
+@contextmanager
+def _seeded(number: int) -> Iterator[None]:
+    """Give a strategy that draws from Python's global generator the same draws in every run, and put that back."""
+    state = random.getstate()
+    random.seed(number)
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
+def _wide(arrays: Params) -> Params:
+    """Return arrays that Flower can compute with: its arrays know no bfloat16."""
+    return {n: a.astype(np.float32) if a.dtype == dtype_of("bfloat16") else a for n, a in arrays.items()}
 
 
 def _trained(model: Model, arrays: Params) -> dict[str, Any]:
@@ -137,7 +167,7 @@ def _reply(model: Model, update: Update, keys: set[str]) -> Message:
     weight = int(update.weight) if update.weight.is_integer() else update.weight
     metrics = MetricRecord({"num-examples": weight, **{k: update.metrics[k] for k in sorted(keys)}})
     instruction = Message(RecordDict(), update.node + 1, "train")
-    return Message(RecordDict({"arrays": to_record(whole), "metrics": metrics}), reply_to=instruction)
+    return Message(RecordDict({"arrays": to_record(_wide(whole)), "metrics": metrics}), reply_to=instruction)
 
 
 __all__ = ["CohortGrid", "FlowerRule", "FlowerRuleConfig"]

@@ -1,0 +1,5 @@
+"""`python -m fedslice` is `fedslice`."""
+
+from fedslice.cli import main
+
+main()
