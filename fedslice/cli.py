@@ -76,11 +76,11 @@ def simulate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Run a whole federation in this process, on a virtual clock."""
+    run = _run_config(config, overrides, data, out, seed, rounds)
     from fedslice.display import Display
     from fedslice.modes import simulate as run_simulation
     from fedslice.report import write_report
 
-    run = _run_config(config, overrides, data, out, seed, rounds)
     with Display(console, silent=quiet or as_json) as display:
         summary = run_simulation(run, display.listen)
     folder = Path(summary.run_dir)
@@ -112,10 +112,11 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Say whether a federation could start from a config, and show it with every default filled in."""
+    run = _run_config(config, overrides, data)
     from fedslice.core.config import dumps
     from fedslice.modes import check as check_config
 
-    settings = check_config(_run_config(config, overrides, data)).model_dump()
+    settings = check_config(run).model_dump()
     if as_json:
         _print_json(settings)
     else:
@@ -146,7 +147,9 @@ def _run_config(
 ) -> RunConfig:
     shortcuts = {"federation.seed": seed, "federation.rounds": rounds}
     extra = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
-    return RunConfig(config, (*overrides, *extra), data, out)
+    run = RunConfig(config, (*overrides, *extra), data, out)
+    run.tables()  # a file that cannot be read is said before torch and Flower are loaded
+    return run
 
 
 def _print_json(value: object) -> None:

@@ -1,5 +1,6 @@
 """From a Flower reply to our records."""
 
+import math
 from collections.abc import Mapping
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -58,6 +59,13 @@ def _weighted(reply: Message) -> tuple[float, dict[str, float]]:
     weight = record.get(_WEIGHT)
     if not isinstance(weight, int | float):
         raise ValueError(f"metrics: {_WEIGHT} is missing")  # noqa: TRY004 - a reply's fault, not a programmer's
-    numbers = {name: float(value) for name, value in record.items() if isinstance(value, int | float)}
-    del numbers[_WEIGHT]
-    return float(weight), numbers
+    numbers = {name: _float(value) for name, value in record.items() if isinstance(value, int | float)}
+    return numbers.pop(_WEIGHT), numbers
+
+
+def _float(value: int | float) -> float:
+    # Python's integers have no largest; on a wire Flower's do.
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

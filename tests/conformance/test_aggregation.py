@@ -1,7 +1,9 @@
 """Every aggregation, ours and Flower's: one bad reply among ten costs its node the round and nobody else."""
 
+import gc
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,21 @@ def a_model() -> Model:
 
 
 MODEL = a_model()
+
+
+@pytest.fixture(autouse=True)
+def quick_collections() -> Iterator[None]:
+    """Flower's QFedAvg collects garbage at each reply: spare it all that the test run holds."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@cache
+def without_bad(rule: str) -> dict[str, Any]:
+    model, _ = play(strategy(rule), MODEL, good_replies(without=BAD))
+    assert model is not None
+    return bits(model.arrays)
 
 
 def strategy(rule: str, quorum: int = 1) -> Strategy:
@@ -113,7 +130,9 @@ SPOILT: dict[str, tuple[Callable[[], Message], str]] = {
     "weight 10**400": (lambda: reply(BAD, good(BAD), 10**400), "weight: "),
     "norm 1e6": (lambda: reply(BAD, longer(1e6)), "norm: the change has norm 1e+06, the limit is 3"),
     "norm 1e6 whole": (
-        lambda: reply(BAD, {n: a + longer(1e6)[n] if n in "wb" else a for n, a in MODEL.arrays.items()}, carries=None),
+        lambda: reply(
+            BAD, {n: np.asarray(a + longer(1e6)[n]) if n in "wb" else a for n, a in MODEL.arrays.items()}, carries=None
+        ),
         "norm: the change has norm 1e+06",
     ),
     "nan whole": (lambda: reply(BAD, spoilt("w", math.nan), carries=None), "not finite: entry w"),
@@ -170,12 +189,10 @@ def test_order_does_not_matter(rule: str) -> None:
 @pytest.mark.parametrize("case", SPOILT)
 def test_one_bad_reply_is_refused_and_changes_nothing(rule: str, case: str) -> None:
     make, reason = SPOILT[case]
-    expected, _ = play(strategy(rule), MODEL, good_replies(without=BAD))
     replies = good_replies(without=BAD)
     found, ledger = play(strategy(rule), MODEL, [*replies[:3], make(), *replies[3:]])
-    assert expected is not None
     assert found is not None
-    assert bits(found.arrays) == bits(expected.arrays)
+    assert bits(found.arrays) == without_bad(rule)
     assert [r.node for r in ledger.rejected] == [BAD]
     assert ledger.rejected[0].reason.startswith(reason)
     assert sorted(ledger.replied) == [n for n in range(10) if n != BAD]
@@ -193,7 +210,8 @@ def test_the_first_answer_counts_and_a_second_is_refused(rule: str) -> None:
     bad_first = [reply(BAD, good(BAD), 0), *good_replies()]
     found, ledger = play(strategy(rule), MODEL, bad_first)
     assert found is not None
-    assert bits(found.arrays) == bits(play(strategy(rule), MODEL, good_replies(BAD))[0].arrays)  # type: ignore[union-attr]
+    assert bits(found.arrays) == without_bad(rule)
+    assert [r.node for r in ledger.rejected] == [BAD, BAD]
 
 
 @every_rule
