@@ -77,6 +77,8 @@ class Session:
 
     def initial_model(self, totals: Mapping[str, npt.NDArray[np.float64]]) -> Model:
         """Return the seeded model, scaled by the federation's totals: the same bytes on every node."""
+        # Its optimizer makes torch load for a second: better here, once, than in every worker that is forked later.
+        _ = self._trainer
         with isolated(derived_seed(self.seed, "init")):
             module = self.task.model()
         fill(module, totals)

@@ -1,5 +1,6 @@
 """What a person sees of a run: a line of progress while it goes, and a table at the end."""
 
+from collections import deque
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,7 +22,7 @@ class Display:
         """Show nothing if silent; without a terminal, print a plain line a round."""
         self._console, self._silent = console, silent
         self._live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal and not silent else None
-        self._rows: list[list[str]] = []
+        self._rows: deque[list[str]] = deque(maxlen=_LINES_SHOWN)
         self._judged_by = ""
         self._total = 0
         self._better: dict[str, str] = {}
@@ -102,7 +103,7 @@ class Display:
         table = Table(box=None, pad_edge=False)
         for name in ("round", "cohort", "", "loss", self._judged_by, "virtual s", "bytes"):
             table.add_column(name, justify="left" if name in ("cohort", "") else "right", min_width=9)
-        for row in self._rows[-_LINES_SHOWN:]:
+        for row in self._rows:
             table.add_row(*row)
         return table
 

@@ -1,6 +1,6 @@
 """What the coordinator reads of the config."""
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from edge.slices import NetworkConfig, NodesConfig
 from fedslice.core.config import Table
@@ -19,3 +19,13 @@ class ServerConfig(Table):
     optimizer: OptimizerConfig = Field(default_factory=SgdConfig)
     network: NetworkConfig = NetworkConfig()
     nodes: NodesConfig = NodesConfig()
+
+    @model_validator(mode="after")
+    def _quorum_can_be_met(self) -> "ServerConfig":
+        most = min(self.selection.cohort, self.nodes.count)
+        if self.federation.quorum > most:
+            raise ValueError(
+                f"federation.quorum = {self.federation.quorum} can never be met: "
+                f"selection.cohort = {self.selection.cohort} of nodes.count = {self.nodes.count} train in a round"
+            )
+        return self

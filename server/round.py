@@ -34,6 +34,7 @@ def run_round(number: int, model: Model, strategy: "Strategy", grid: TimedGrid) 
     replies = grid.send_and_receive(instructions, timeout=strategy.deadline_s)
     new_model, ledger = close_round(number, model, strategy, cohort, replies)
     phase, ended_s = grid.phase, grid.clock.now_s
+    strategy.tell("timings", round=number, nodes=phase.rows())
     evaluated = evaluate(number, new_model or model, strategy, grid) if strategy.is_due(number) else {}
     record = RoundRecord(
         round=number,

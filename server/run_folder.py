@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,30 @@ class Summary:
     run_dir: str
 
 
+@dataclass(slots=True)
+class _Totals:
+    """What the rounds so far amount to; they themselves are on disk."""
+
+    rounds: int = 0
+    void_rounds: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    bytes_down: int = 0
+    bytes_up: int = 0
+    virtual_s: float = 0.0
+    joules: float = 0.0
+    rejected: int = 0
+
+    def add(self, record: RoundRecord) -> None:
+        self.rounds += 1
+        self.void_rounds += record.void
+        self.metrics = record.evaluate or self.metrics
+        self.bytes_down += record.bytes_down
+        self.bytes_up += record.bytes_up
+        self.virtual_s = record.virtual_s
+        self.joules += record.joules
+        self.rejected += len(record.rejected)
+
+
 class RunFolder:
     """Writes a run's files as things happen, so that whatever ends the run, what was done is there."""
 
@@ -46,7 +70,7 @@ class RunFolder:
         """
         self.path = path
         self._started = time.perf_counter()
-        self._rounds: list[RoundRecord] = []
+        self._totals = _Totals()
         self._lines = path / "rounds.jsonl"
         if self._lines.exists() and self._lines.stat().st_size:
             raise UsageError(f"{path} holds a run already; name another folder with --out")
@@ -72,7 +96,7 @@ class RunFolder:
 
     def append(self, record: RoundRecord) -> None:
         """Write a round's line."""
-        self._rounds.append(record)
+        self._totals.add(record)
         with self._lines.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(as_json(asdict(record)), allow_nan=False) + "\n")
 
@@ -80,19 +104,11 @@ class RunFolder:
         """Write the model and the summary of the rounds so far."""
         data = model_bytes(model)
         (self.path / "model.safetensors").write_bytes(data)
-        rounds = self._rounds
         summary = Summary(
             name=name,
             seed=seed,
-            rounds=len(rounds),
-            void_rounds=sum(r.void for r in rounds),
-            metrics=next((r.evaluate for r in reversed(rounds) if r.evaluate), {}),
-            bytes_down=sum(r.bytes_down for r in rounds),
-            bytes_up=sum(r.bytes_up for r in rounds),
-            virtual_s=rounds[-1].virtual_s if rounds else 0.0,
+            **asdict(self._totals),
             wall_s=time.perf_counter() - self._started,
-            joules=sum(r.joules for r in rounds),
-            rejected=sum(len(r.rejected) for r in rounds),
             model_sha256=hashlib.sha256(data).hexdigest(),
             run_dir=str(self.path),
         )

@@ -133,5 +133,9 @@ def random_like(model: Model, rng: np.random.Generator, scale: float = 0.1) -> d
     return arrays
 
 
+def dtypes_of(arrays: Params) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (str(array.dtype), array.shape) for name, array in arrays.items()}
+
+
 def reasons(ledger: Ledger) -> Sequence[tuple[int, str]]:
     return [(r.node, r.reason) for r in ledger.rejected]

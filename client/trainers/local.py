@@ -43,6 +43,7 @@ class LocalTrainer:
         self._module, self._loss, self._config = module, loss, config
         self._flat = Flat(module)
         self._views = numpy_views(module)
+        self._optimizer = torch.optim.SGD(self._flat.parameters, lr=config.lr, momentum=config.momentum)
 
     def train(self, jobs: Sequence[Job]) -> Iterator[Result]:
         """Yield each node's result; nothing global is changed when it is done."""
@@ -55,7 +56,7 @@ class LocalTrainer:
         for name, view in self._views.items():
             np.copyto(view, job.arrays[name])
         x, y = torch.from_numpy(job.x), torch.from_numpy(job.y)
-        optimizer = torch.optim.SGD(self._flat.parameters, lr=self._config.lr, momentum=self._config.momentum)
+        self._optimizer.state.clear()  # a node starts without another's momentum
         num_processed, mean_loss = 0, 0.0
         self._module.train()
         for order in self._epochs(len(x)):
@@ -66,7 +67,7 @@ class LocalTrainer:
                 self._flat.zero_grad()
                 loss = self._loss(self._module(inputs), targets)
                 loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
+                self._optimizer.step()
                 losses.append(loss.detach())
                 sizes.append(len(inputs))
             num_processed += len(order)

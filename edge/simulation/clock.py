@@ -36,6 +36,11 @@ class Phase:
 
     timings: dict[NodeId, Timing] = field(default_factory=dict)
 
+    def rows(self) -> dict[NodeId, dict[str, float]]:
+        """Return each node's seconds of download, computing and upload, in node order."""
+        parts = ("download_s", "compute_s", "upload_s")
+        return {node: {part: getattr(self.timings[node], part) for part in parts} for node in sorted(self.timings)}
+
     @property
     def bytes_down(self) -> int:
         """Return all bytes sent to nodes."""

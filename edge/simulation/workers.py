@@ -7,6 +7,7 @@ both ways arrays travel through one region of shared memory that has no name, so
 import mmap
 import multiprocessing
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -154,6 +155,8 @@ def _serve(
 ) -> None:
     """Be a worker: answer until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which then closes the pipes
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)  # other threads were not forked: to wait for them would be to hang
     for connection in inherited:
         connection.close()
     content = RecordDict()

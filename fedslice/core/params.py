@@ -113,7 +113,8 @@ def kind_text(entry: Entry) -> str:
 
 def wrap(delta: Array, period: float) -> Array:
     """Return the equivalent of each angle difference that is nearest to zero, in [-period/2, period/2]."""
-    return np.asarray(delta - period * np.round(delta / period))
+    rest = np.fmod(delta, period)  # exact, however large the difference
+    return np.asarray(rest - period * np.round(rest / period))
 
 
 def difference(new: Array, base: Array, entry: Entry) -> Array:

@@ -36,7 +36,8 @@ class Mean:
             for name, total in sums.items():
                 base = model.arrays[name] if update.whole else None
                 total.add(update.arrays[name], update.weight, base, model.entries[name].period)
-            counters = {name: np.maximum(array, update.arrays[name]) for name, array in counters.items()}
+            # asarray, as numpy makes a 0-dimensional result a scalar.
+            counters = {name: np.asarray(np.maximum(array, update.arrays[name])) for name, array in counters.items()}
             del update  # or it would stay in memory beside the next one
         if len(weights) < quorum or not weights:
             return None

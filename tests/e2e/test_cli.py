@@ -103,6 +103,7 @@ def test_without_out_a_run_is_named_by_its_time(tmp_path: Path) -> None:
         (["simulate", DIGITS, "--out", "/proc/fedslice"], ["/proc/fedslice", "--out"]),
         (["simulate", DIGITS, "--set", "aggregation={rule='flower', strategy='flwr.Nope'}"], ["flwr.Nope"]),
         (["simulate", DIGITS, "--set", "nodes.profiles=[{name='a', slice='x'}]"], ["no slice is called x", "embb"]),
+        (["check", DIGITS, "--set", "federation.quorum=6"], ["federation.quorum = 6", "selection.cohort = 5"]),
         (["check", DIGITS, "--set", "training.lr=-1"], ["training.lr", "greater than 0"]),
         (["report", "configs"], ["configs", "rounds.jsonl"]),
         (["report"], ["RUN"]),

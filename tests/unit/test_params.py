@@ -126,6 +126,11 @@ def test_wrap_gives_the_nearest_equivalent(delta: float, turns: int, period: flo
     assert turned == pytest.approx(round(turned), abs=1e-9)
 
 
+@pytest.mark.parametrize("delta", [1e20, -3.3e38, 1.7e308, 5e-324, 0.0])
+def test_wrap_of_any_number_is_within_half_a_period(delta: float) -> None:
+    assert abs(float(wrap(np.array([delta]), 2 * math.pi)[0])) <= math.pi
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_an_angle_sends_the_short_way_round(dtype: str) -> None:
     kind: Any = dtype_of(dtype)
