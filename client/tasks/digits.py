@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.datasets import load_digits
-from torch.nn.functional import cross_entropy
 
-from client import metrics
-from client.models import SCALE_KINDS, mlp
+from client.models import mlp
+from client.tasks.classification import Classification
 from client.tasks.task import Dataset
 from fedslice.core.config import Table
 from fedslice.core.seeds import rng
@@ -28,7 +26,7 @@ class DigitsConfig(Table):
         return Digits(self)
 
 
-class Digits:
+class Digits(Classification):
     """Ten classes from 64 pixels."""
 
     better: Mapping[str, str] = {"accuracy": "higher", "macro_f1": "higher"}
@@ -48,15 +46,3 @@ class Digits:
     def model(self) -> torch.nn.Module:
         """Return a network with ten logits."""
         return mlp(64, self._config.hidden, 10)
-
-    def kinds(self) -> Mapping[str, str]:
-        """Return the kinds of the scaling entries."""
-        return SCALE_KINDS
-
-    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the mean cross-entropy."""
-        return cross_entropy(outputs, targets)
-
-    def metrics(self, outputs: npt.NDArray[np.float32], targets: npt.NDArray[Any]) -> dict[str, float]:
-        """Return accuracy and macro F1."""
-        return metrics.classification(outputs, targets)

@@ -1,16 +1,13 @@
 """UCI hydraulic test rig: 2,205 load cycles of 60 s, eight sensors at 1 Hz, four parts in graded states of wear."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch.nn.functional import cross_entropy
 
-from client import metrics
-from client.models import SCALE_KINDS, mlp
+from client.models import mlp
+from client.tasks.classification import Classification
 from client.tasks.files import Known, Matrix, originals
 from client.tasks.task import Dataset, Floats, Ints
 from fedslice.core.config import Table
@@ -60,10 +57,8 @@ class HydraulicConfig(Table):
         return Hydraulic(self)
 
 
-class Hydraulic:
+class Hydraulic(Classification):
     """The state of one part, from statistics of eight sensors over one load cycle."""
-
-    better: Mapping[str, str] = metrics.CLASSIFICATION
 
     def __init__(self, config: HydraulicConfig) -> None:
         """Keep the config."""
@@ -98,18 +93,6 @@ class Hydraulic:
     def model(self) -> torch.nn.Module:
         """Return a network with one logit a level."""
         return mlp(len(SENSORS) * NUM_STATISTICS, self._config.hidden, len(LEVELS[self._config.target]))
-
-    def kinds(self) -> Mapping[str, str]:
-        """Return the kinds of the scaling entries."""
-        return SCALE_KINDS
-
-    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the mean cross-entropy."""
-        return cross_entropy(outputs, targets)
-
-    def metrics(self, outputs: npt.NDArray[np.float32], targets: npt.NDArray[Any]) -> dict[str, float]:
-        """Return macro F1 and accuracy."""
-        return metrics.classification(outputs, targets)
 
 
 def _runs(profile: Matrix) -> Ints:

@@ -1,17 +1,14 @@
 """Tennessee Eastman Process: 52 sensors of a simulated chemical plant, normal and with 21 faults (Braatz's files)."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from pydantic import Field
-from torch.nn.functional import cross_entropy
 
-from client import metrics
-from client.models import SCALE_KINDS, mlp
+from client.models import mlp
+from client.tasks.classification import Classification
 from client.tasks.files import Known, Matrix, Originals, originals
 from client.tasks.task import Dataset, Floats
 from fedslice.core.config import Table
@@ -49,10 +46,8 @@ class TepConfig(Table):
         return Tep(self)
 
 
-class Tep:
+class Tep(Classification):
     """Normal or which fault, from one reading of 52 sensors or from the last few."""
-
-    better: Mapping[str, str] = metrics.CLASSIFICATION
 
     def __init__(self, config: TepConfig) -> None:
         """Keep the config."""
@@ -86,18 +81,6 @@ class Tep:
     def model(self) -> torch.nn.Module:
         """Return a network with one logit a class."""
         return mlp(NUM_SENSORS * (1 if self._config.window == 1 else 4), self._config.hidden, len(self._kinds))
-
-    def kinds(self) -> Mapping[str, str]:
-        """Return the kinds of the scaling entries."""
-        return SCALE_KINDS
-
-    def loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the mean cross-entropy."""
-        return cross_entropy(outputs, targets)
-
-    def metrics(self, outputs: npt.NDArray[np.float32], targets: npt.NDArray[Any]) -> dict[str, float]:
-        """Return macro F1 and accuracy."""
-        return metrics.classification(outputs, targets)
 
     def _faults(self) -> list[tuple[int, int]]:
         """Return class and number of every fault kept."""
