@@ -7,7 +7,6 @@ Everything named here is a part behind a seam: `strategy` holds the parts, `grid
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from flwr.app import ConfigRecord, Message
 from flwr.serverapp import Grid
@@ -18,12 +17,10 @@ from fedslice.core.params import Model
 from fedslice.core.records import NodeId, RoundRecord
 from fedslice.core.seeds import rng
 from server.ledger import Ledger, slice_use
-
-if TYPE_CHECKING:
-    from server.strategy import Strategy
+from server.parts import Parts
 
 
-def run_round(number: int, model: Model, strategy: "Strategy", grid: TimedGrid) -> tuple[Model, RoundRecord]:
+def run_round(number: int, model: Model, strategy: Parts, grid: TimedGrid) -> tuple[Model, RoundRecord]:
     """Run one round: `number` counts from 1. Returns the model, which stands if the round is void, and the record.
 
     Raises:
@@ -54,7 +51,7 @@ def run_round(number: int, model: Model, strategy: "Strategy", grid: TimedGrid) 
     return new_model or model, record
 
 
-def open_round(number: int, model: Model, strategy: "Strategy", grid: Grid) -> tuple[list[NodeId], list[Message]]:
+def open_round(number: int, model: Model, strategy: Parts, grid: Grid) -> tuple[list[NodeId], list[Message]]:
     """Choose the cohort and write its instructions. The model is one content for all, whatever their number."""
     nodes = strategy.roll_call(grid)
     cohort = strategy.selection.select(nodes, strategy.cohort, rng(strategy.seed, "select", number))
@@ -62,7 +59,7 @@ def open_round(number: int, model: Model, strategy: "Strategy", grid: Grid) -> t
 
 
 def close_round(
-    number: int, model: Model, strategy: "Strategy", cohort: list[NodeId], replies: Iterable[Message]
+    number: int, model: Model, strategy: Parts, cohort: list[NodeId], replies: Iterable[Message]
 ) -> tuple[Model | None, Ledger]:
     """Fold the replies as they come, in whatever order, and step. None in place of a model: the round is void."""
     ledger = Ledger(cohort)
@@ -76,7 +73,7 @@ def close_round(
     return Model({name: stepped[name] for name in model.arrays}, model.entries), ledger
 
 
-def evaluate(number: int, model: Model, strategy: "Strategy", grid: TimedGrid) -> dict[str, float]:
+def evaluate(number: int, model: Model, strategy: Parts, grid: TimedGrid) -> dict[str, float]:
     """Return what the evaluators, which hold central test data and never train, measure of the model."""
     arrays, config = to_record(model.arrays), ConfigRecord({})
     instructions = strategy.configure_evaluate(number, arrays, config, grid)

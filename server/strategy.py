@@ -33,9 +33,10 @@ class Strategy(FlowerStrategy):
         self.guard = Guard(config.guard)
         self.rule: Rule = config.aggregation.build()
         self.optimizer: ServerOptimizer = config.optimizer.build()
-        self.cohort = config.selection.cohort
-        self.seed, self.quorum, self.deadline_s = (getattr(config.federation, k) for k in ("seed", "quorum", "deadline_s"))
-        self._evaluate_every, self._last_round = config.federation.evaluate_every, config.federation.rounds
+        federation = config.federation
+        self.cohort, self.quorum = config.selection.cohort, federation.quorum
+        self.seed, self.deadline_s = federation.seed, federation.deadline_s
+        self._evaluate_every, self._last_round = federation.evaluate_every, federation.rounds
         self.tell: Callable[..., None] = lambda event, **fields: None  # hears of what belongs in the run's log
         self._open: tuple[Model, list[NodeId]] = (Model({}, {}), [])
         self._phase_of: Callable[[], Phase] = Phase

@@ -82,8 +82,8 @@ def train(msg: Message, context: Context) -> Message:
 
     # Construct and return reply Message
     model_record = ArrayRecord(model.state_dict())
-    metrics = {"train_loss": train_loss, "num-examples": len(trainloader.dataset)}  # type: ignore[arg-type]
-    content = RecordDict({"arrays": model_record, "metrics": MetricRecord(metrics)})
+    metrics = MetricRecord({"train_loss": train_loss, "num-examples": len(trainloader.dataset)})  # type: ignore[arg-type]
+    content = RecordDict({"arrays": model_record, "metrics": metrics})
     return Message(content=content, reply_to=msg)
 
 

@@ -15,7 +15,7 @@ from flwr.proto.recorddict_pb2 import RecordDict as ProtoRecordDict
 from client import app as client_app
 from client.session import Session, session
 from client.tasks import Dataset
-from client.trainers.memory import numpy_views
+from client.trainers.memory import isolated, numpy_views
 from edge.flower import begin_run, to_params, to_record
 from fedslice.core.params import Array, Kind, Model, difference, dtype_of
 from server.model_file import model_bytes, read_model
@@ -39,15 +39,15 @@ def trained(module: torch.nn.Module, arrays: dict[str, Array], seed: int) -> dic
     views = numpy_views(module)
     for name, view in views.items():
         np.copyto(view, arrays[name])
-    generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
     module.train()
-    for _ in range(5):
-        # Variances from 1e-8 to 1: the smaller, the easier an optimizer overshoots.
-        x = torch.randn(16, 4, generator=generator) * torch.tensor([1e-4, 1e-2, 0.1, 1.0])
-        optimizer.zero_grad()
-        ((module(x) - x.sum(1, keepdim=True)) ** 2).mean().backward()
-        optimizer.step()
+    with isolated(seed):
+        for _ in range(5):
+            # Variances from 1e-8 to 1: the smaller, the easier an optimizer overshoots.
+            x = torch.randn(16, 4) * torch.tensor([1e-4, 1e-2, 0.1, 1.0])
+            optimizer.zero_grad()
+            ((module(x) - x.sum(1, keepdim=True)) ** 2).mean().backward()
+            optimizer.step()
     return {name: view.copy() for name, view in views.items()}
 
 
