@@ -124,7 +124,8 @@ class Session:
 
 def session(run_config: Mapping[str, Any]) -> Session:
     """Return this process's session for a run's config."""
-    return _session(RunConfig.of(run_config))
+    # Where the coordinator writes is not a node's business: runs that differ in nothing else share what was loaded.
+    return _session(RunConfig.of({**run_config, "out": ""}))
 
 
 @lru_cache(maxsize=4)

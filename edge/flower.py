@@ -3,6 +3,7 @@
 Pinned to flwr 1.42 and held by `tests/integration/test_flower_contract.py`.
 """
 
+from collections.abc import Mapping
 from io import BytesIO
 from tokenize import TokenError
 from typing import Any
@@ -66,9 +67,13 @@ class LazyArray(Array):
 
 def to_record(arrays: Params) -> ArrayRecord:
     """Return parameters as a Flower record without copying them."""
+    return record_of({name: LazyArray(array) for name, array in arrays.items()})
+
+
+def record_of(arrays: Mapping[str, Array]) -> ArrayRecord:
+    """Return a Flower record of Flower arrays, past its checks: they cost more than all else of a small update."""
     record = ArrayRecord()
-    # Past the checks of __setitem__, which cost more than all else that is done with a small update.
-    record.__dict__["_data"] = {name: LazyArray(array) for name, array in arrays.items()}
+    record.__dict__["_data"] = dict(arrays)
     return record
 
 

@@ -29,6 +29,7 @@ def commit(folder: Path, number: int, model: Model, optimizer: Params, state: Ma
     (draft / "model.safetensors").write_bytes(model_bytes(model))
     (draft / "optimizer.safetensors").write_bytes(to_bytes(optimizer))
     (draft / "state.json").write_text(json.dumps({"round": number, **state}, sort_keys=True), encoding="utf-8")
+    shutil.rmtree(final, ignore_errors=True)
     draft.rename(final)
     for old in sorted(folder.glob("round-*"))[:-_KEPT]:
         shutil.rmtree(old)

@@ -8,6 +8,7 @@ from edge.simulation import Phase
 from fedslice.core.records import NodeId, Rejection, Update
 
 NO_REPLY = "no reply before the deadline"
+_SENSELESS = 1e300  # a claim from which on sums could overflow; NaN is not below it either
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +61,14 @@ class Ledger:
 
 
 def weighted_metrics(terms: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
-    """Return the weighted mean of each metric over those who report it as a finite number; NaN if nobody does."""
-    pairs = list(terms)
+    """Return the weighted mean of each metric over those who report it as a number; NaN if nobody does."""
+    pairs = [(weight, metrics) for weight, metrics in terms if 0 < weight < _SENSELESS]
     names = sorted({name for _, metrics in pairs for name in metrics})
     means = {}
     for name in names:
-        finite = [(w, m[name]) for w, m in pairs if name in m and math.isfinite(m[name])]
-        total = math.fsum(w for w, _ in finite)
-        means[name] = math.fsum(w * value for w, value in finite) / total if total else math.nan
+        known = [(w, m[name]) for w, m in pairs if abs(m.get(name, math.nan)) < _SENSELESS]
+        total = math.fsum(w for w, _ in known)
+        means[name] = math.fsum(w / total * value for w, value in known) if known else math.nan
     return means
 
 

@@ -70,6 +70,7 @@ class FakeGrid(Grid):
             answer = self._host(message)
             if answer is not None:
                 yield answer
+            del answer  # as a real grid, hold nothing
 
 
 def model_of(arrays: Params, kinds: Mapping[str, str] | None = None) -> Model:
@@ -105,7 +106,8 @@ def strategy_of(num_nodes: int = 10, **tables: Any) -> Strategy:
     begin_run(1)
     registry = Registry(lambda found: {a: Introduction(a - 1, "train", "embb", 10, 10) for a in found}, lambda _: 0.0)
     registry.roll_call(range(1, num_nodes + 1))
-    return Strategy(ServerConfig.model_validate(tables), registry)
+    selection = {"policy": "uniform", "cohort": num_nodes}
+    return Strategy(ServerConfig.model_validate({"selection": selection, **tables}), registry)
 
 
 def play(

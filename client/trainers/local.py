@@ -43,7 +43,10 @@ class LocalTrainer:
         self._module, self._loss, self._config = module, loss, config
         self._flat = Flat(module)
         self._views = numpy_views(module)
-        self._optimizer = torch.optim.SGD(self._flat.parameters, lr=config.lr, momentum=config.momentum)
+        # One tensor: nothing to group or fuse, and looking for it would take as long as the step.
+        self._optimizer = torch.optim.SGD(
+            self._flat.parameters, lr=config.lr, momentum=config.momentum, foreach=False, fused=False
+        )
 
     def train(self, jobs: Sequence[Job]) -> Iterator[Result]:
         """Yield each node's result; nothing global is changed when it is done."""

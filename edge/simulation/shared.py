@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from edge.flower import LazyArray, to_record
+from edge.flower import LazyArray, record_of
 from fedslice.core.params import dtype_name, dtype_of
 
 _ALIGNMENT = 64
@@ -63,11 +63,14 @@ def unpack(described: list[Any], region: mmap.mmap, *, copy: bool) -> RecordDict
         if kind != "arrays":
             content[key] = _RECORDS[kind]({name: _value(value) for name, value in entries.items()})
             continue
-        views = {name: _at(region, dtype, shape, offset) for name, dtype, shape, offset, stype, _ in entries if not stype}
-        content[key] = record = to_record({name: view.copy() for name, view in views.items()} if copy else views)
+        arrays: dict[str, Array] = {}
         for name, dtype, shape, offset, stype, size in entries:
-            if stype:
-                record[name] = Array(dtype, tuple(shape), stype, region[offset : offset + size])
+            if stype is None:
+                view = _at(region, dtype, shape, offset)
+                arrays[name] = LazyArray(view.copy() if copy else view)
+            else:
+                arrays[name] = Array(dtype, tuple(shape), stype, region[offset : offset + size])
+        content[key] = record_of(arrays)
     return content
 
 
@@ -81,10 +84,10 @@ def decode(data: bytes) -> Any:
     return json.loads(data)
 
 
-def _held(array: Array) -> tuple[np.ndarray[Any, Any], str]:
+def _held(array: Array) -> tuple[np.ndarray[Any, Any], str | None]:
     """Return what of an array is carried: a foreign one as the bytes it is, for its reader judges if they are one."""
     if isinstance(array, LazyArray):
-        return array.__dict__["view"], ""
+        return array.__dict__["view"], None
     return np.frombuffer(array.data, np.uint8), array.stype
 
 

@@ -6,8 +6,11 @@ both ways arrays travel through one region of shared memory that has no name, so
 
 import mmap
 import multiprocessing
+import os
 import signal
 import sys
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +26,7 @@ from edge.simulation.host import Host, answer
 
 _FORK = multiprocessing.get_context("fork")
 _LEAST_REGION_BYTES = 1 << 20
+_WATCH_S = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -155,6 +159,7 @@ def _serve(
 ) -> None:
     """Be a worker: answer until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which then closes the pipes
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)  # other threads were not forked: to wait for them would be to hang
     for connection in inherited:
@@ -171,6 +176,13 @@ def _serve(
             pipe.send_bytes(shared.encode(_packed_answer(answer(host, message, context), context, region, header["free"])))
         except (EOFError, OSError):
             return
+
+
+def _end_with(coordinator: int) -> None:
+    """End this process soon after the coordinator has died, even in the middle of a job."""
+    while os.getppid() == coordinator:
+        time.sleep(_WATCH_S)
+    os._exit(1)
 
 
 def _packed_answer(reply: Message, context: Context, region: mmap.mmap, free: int) -> dict[str, Any]:

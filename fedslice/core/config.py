@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from fedslice.core.errors import UsageError
 
 Tables = dict[str, Any]
 _ROOT = Path(__file__).resolve().parents[2]
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 TableT = TypeVar("TableT", bound="Table")
 
 
@@ -56,9 +58,10 @@ def override(tables: Tables, text: str) -> None:
         if not isinstance(table, dict):
             raise UsageError(f"--set {text}: {parent} holds a value, not a table")
     try:
-        table[last] = tomllib.loads(f"value = {raw.strip()}")["value"]
+        parsed = tomllib.loads(f"value = {raw.strip()}")
     except tomllib.TOMLDecodeError:
-        table[last] = raw.strip()
+        parsed = {}
+    table[last] = parsed["value"] if len(parsed) == 1 else raw.strip()
 
 
 def validate(model: type[TableT], tables: Mapping[str, Any], source: str) -> TableT:
@@ -89,24 +92,32 @@ def dumps(tables: Mapping[str, Any]) -> str:
 def _write(lines: list[str], place: tuple[str, ...], table: Mapping[str, Any]) -> None:
     for key, value in table.items():
         if value is not None and not _is_tables(value):
-            lines.append(f"{key} = {_toml(value)}")
+            lines.append(f"{_key(key)} = {_toml(value)}")
     for key, value in table.items():
         if isinstance(value, Mapping):
-            lines += ["", f"[{'.'.join((*place, key))}]"]
-            _write(lines, (*place, key), value)
+            inner = (*place, _key(key))
+            lines += ["", f"[{'.'.join(inner)}]"]
+            _write(lines, inner, value)
         elif _is_tables(value):
+            inner = (*place, _key(key))
             for item in value:
-                lines += ["", f"[[{'.'.join((*place, key))}]]"]
-                _write(lines, (*place, key), item)
+                lines += ["", f"[[{'.'.join(inner)}]]"]
+                _write(lines, inner, item)
 
 
 def _is_tables(value: Any) -> bool:
     return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))
 
 
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _toml(key)
+
+
 def _toml(value: Any) -> str:
-    # JSON's scalars, strings and flat arrays are TOML's; TOML's inf and nan are Python's.
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    # JSON's scalars and strings are TOML's, but for DEL; TOML's inf and nan are Python's.
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _explain(model: type[BaseModel], item: Any) -> str:

@@ -82,8 +82,8 @@ class LossAndSpeed:
         utility = utility + np.sqrt(0.1 * np.log(1 + self._round) * ages / (1 + self._round))
         known = times[times > 0]
         preferred = np.median(known) if len(known) else 0.0
-        # A node whose time nobody knows is taken to be as slow as the slowest.
-        times[times == 0] = known.max(initial=0.0)
+        # A node whose time nobody knows is taken to be slower than the slowest.
+        times[times == 0] = 2 * known.max(initial=0.0)
         slow = times > preferred
         utility[slow] *= (preferred / times[slow]) ** self._penalty
         # A node whose report makes no sense comes after all others, and is still explored.

@@ -1,6 +1,5 @@
 """Strategies named by import path in a config, to see what a strategy of Flower's interface is shown."""
 
-import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,10 +27,10 @@ class Seen(FedAvg):
 
 
 class Moody(FedAvg):
-    """Draws from Python's global generator, and adds the draw to the model."""
+    """Refuses whatever it is given."""
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        raise ValueError(f"no luck: {random.random()}")
+        raise ValueError("no luck")
 
 
 class Forgetful(FedAvg):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 
@@ -48,6 +49,17 @@ def served(run: RunConfig, host: Host, *, workers: int = 1, front: Callable[[Gri
     """Run a federation over nodes that run `host`."""
     with simulation(host, run.as_run_config(), workers=workers) as grid:
         return serve(front(grid), run)
+
+
+@contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    """Networks this small only wait for more threads than one, the longer the busier the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def rounds_of(folder: Path) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Apps written as in Flower's own tutorial run unchanged on our nodes, under Flower's coordinator and under ours."""
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,16 @@ from server.registry import Registry
 from server.selection import UniformConfig
 from server.strategy import Strategy
 from tests.integration import tutorial
-from tests.integration.support import run_config, served, simulation
+from tests.integration.support import run_config, served, simulation, torch_threads
 
 NODES = 5
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def _seeded() -> Iterator[None]:
     torch.manual_seed(0)
+    with torch_threads(1):
+        yield
 
 
 def _accuracy(arrays: ArrayRecord) -> float:
@@ -37,7 +40,8 @@ def _accuracy(arrays: ArrayRecord) -> float:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.timeout(60)  # workers that wait for threads which were not forked hang
 def test_flowers_server_app_and_client_app_over_our_grid(workers: int) -> None:
-    # Many threads in this process, so that they are there when workers are forked.
+    # Threads in this process, so that they are there, and missed, when workers are forked.
+    torch.set_num_threads(2 * workers - 1)
     torch.relu(torch.randn(3_000_000)).sum()
     with simulation(tutorial.client_app, tutorial.RUN_CONFIG, workers=workers, count=NODES - 1) as grid:
         context = Context(1, 1, {}, RecordDict(), dict(tutorial.RUN_CONFIG))

@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 class Net(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, normed: bool = True) -> None:
         super().__init__()
         self.fc1 = nn.Linear(64, 32)
-        self.bn = nn.BatchNorm1d(32)
+        self.bn = nn.BatchNorm1d(32) if normed else nn.Identity()
         self.fc2 = nn.Linear(32, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -69,7 +69,7 @@ client_app = ClientApp()
 @client_app.train()
 def train(msg: Message, context: Context) -> Message:
     # Load the model and initialize it with the received weights
-    model = Net()
+    model = Net(bool(context.run_config["normed"]))
     model.load_state_dict(msg.content["arrays"].to_torch_state_dict())  # type: ignore[union-attr]
 
     # Load the data
@@ -89,7 +89,7 @@ def train(msg: Message, context: Context) -> Message:
 
 @client_app.evaluate()
 def evaluate(msg: Message, context: Context) -> Message:
-    model = Net()
+    model = Net(bool(context.run_config["normed"]))
     model.load_state_dict(msg.content["arrays"].to_torch_state_dict())  # type: ignore[union-attr]
     _, valloader = load_data(context.node_config["partition-id"], context.node_config["num-partitions"])  # type: ignore[arg-type]
     eval_loss, eval_acc, num_examples = test_fn(model, valloader)
@@ -105,7 +105,7 @@ server_app = ServerApp()
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
     # Load global model
-    global_model = Net()
+    global_model = Net(bool(context.run_config["normed"]))
     arrays = ArrayRecord(global_model.state_dict())
 
     # Initialize FedAvg strategy
@@ -124,4 +124,4 @@ def main(grid: Grid, context: Context) -> None:
     context.state["accuracy"] = result.evaluate_metrics_clientapp[context.run_config["num-server-rounds"]]  # type: ignore[index]
 
 
-RUN_CONFIG = {"local-epochs": 1, "lr": 0.1, "fraction-train": 0.6, "num-server-rounds": 3}
+RUN_CONFIG = {"normed": True, "local-epochs": 1, "lr": 0.1, "fraction-train": 0.6, "num-server-rounds": 3}
