@@ -54,7 +54,8 @@ class Display:
         elif event == "waiting_for_nodes":
             self._console.print(f"{fields['present']} of {fields['expected']} nodes are there", highlight=False)
         elif event == "evaluation_failed":
-            self._console.print(f"[red]round {fields['round']}: no evaluation: {fields['reason']}[/red]", highlight=False)
+            where = f"round {fields['round']}" if "round" in fields else f"node {fields['node']}"
+            self._console.print(f"[red]{where}: no evaluation: {fields['reason']}[/red]", highlight=False)
 
     def results(self, summary: Summary, report: Path) -> None:
         """Print what came of the run, and where it lies."""

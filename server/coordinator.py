@@ -86,7 +86,8 @@ class Coordinator:
         if not nodes:
             raise RunError("no node that can train has joined")
         addresses = [self._strategy.registry.address(node) for node in sorted(n.node for n in nodes)]
-        model, better = queries.initial_model(self._grid, addresses[0], queries.totals(self._grid, addresses))
+        # Not timed: the clock tells of rounds.
+        model, better = queries.initial_model(self._grid.inner, addresses[0], queries.totals(self._grid.inner, addresses))
         self._strategy.entries, self._model_bytes = model.entries, model.num_bytes()
         self._strategy.registry.forecast()
         rounds = self._config.federation.rounds
@@ -119,7 +120,7 @@ class Coordinator:
         registry = self._strategy.registry
         messages = [Message(content, registry.address(node), "evaluate") for node in nodes]
         measured = []
-        for reply in self._grid.send_and_receive(messages):
+        for reply in self._grid.inner.send_and_receive(messages):
             node = registry.names[reply.metadata.src_node_id]
             try:
                 weight, metrics = measurement_of(reply)

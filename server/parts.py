@@ -39,6 +39,9 @@ class Parts(Protocol):
     def learn(self, number: int, ledger: Ledger) -> None:
         """Let the parts that learn do so, after a round that counted."""
 
+    def note_refusals(self, number: int, ledger: Ledger) -> None:
+        """Remember who gave nothing, whether the round counted or not."""
+
     def is_due(self, number: int) -> bool:
         """Return whether the model is evaluated after a round."""
 

@@ -89,9 +89,9 @@ class Registry:
         return report
 
     def refuse(self, number: int, node: NodeId) -> None:
-        """Note that a node was asked and gave nothing that could be folded."""
+        """Note that a node was asked and gave nothing that could be folded: what its loss is, nobody knows any more."""
         known = self._nodes[node]
-        self._nodes[node] = replace(known, last_round=number, num_rounds=known.num_rounds + 1)
+        self._nodes[node] = replace(known, loss=None, last_round=number, num_rounds=known.num_rounds + 1)
 
     def state(self) -> dict[str, Any]:
         """Return what was learned of each node."""

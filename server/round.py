@@ -66,6 +66,7 @@ def close_round(
     accepted = strategy.screened(replies, model, ledger)  # the guard, lazily: one update in memory at a time
     fold = strategy.rule.fold(model, accepted, strategy.quorum)
     ledger.close()
+    strategy.note_refusals(number, ledger)
     if fold is None:
         return None, ledger
     stepped = strategy.optimizer.step(model.arrays, fold.changes) | fold.settled

@@ -30,8 +30,9 @@ class Strategy(FlowerStrategy):
         """Build the parts from their tables."""
         self.registry, self.entries = registry, entries
         self.selection: Policy = config.selection.build()
-        self.guard = Guard(config.guard)
         self.rule: Rule = config.aggregation.build()
+        needed = self.rule.needed_metrics if isinstance(self.rule, FlowerRule) else ()
+        self.guard = Guard(config.guard, needed)
         self.optimizer: ServerOptimizer = config.optimizer.build()
         federation = config.federation
         self.cohort, self.quorum = config.selection.cohort, federation.quorum
@@ -88,9 +89,12 @@ class Strategy(FlowerStrategy):
         timings = self._phase_of().timings
         times = {node: timing.total_s for node, timing in timings.items()}
         reports = [self.registry.observe(number, a.update, times.get(a.update.node)) for a in accepted]
+        self.selection.observe(number, reports)
+
+    def note_refusals(self, number: int, ledger: Ledger) -> None:
+        """Remember who gave nothing, also when the round is void: or the same nodes would be chosen for ever."""
         for node in {r.node for r in ledger.rejected} - set(ledger.replied):
             self.registry.refuse(number, node)
-        self.selection.observe(number, reports)
 
     def is_due(self, number: int) -> bool:
         """Return whether the model is evaluated after a round."""

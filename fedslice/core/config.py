@@ -210,20 +210,26 @@ class RunConfig:
         return self._checked(model, self.tables())
 
     def _checked(self, model: type[TableT], tables: Tables) -> TableT:
-        return validate(model, without_leftovers(model, tables, self.overrides), self.source)
+        return validate(model, fitted(model, tables, self.overrides), self.source)
 
 
-def without_leftovers(model: type[BaseModel], tables: Tables, overrides: Sequence[str]) -> Tables:
-    """Return tables less what the file says of a variant that an override has replaced.
+def fitted(model: type[BaseModel], tables: Tables, overrides: Sequence[str]) -> Tables:
+    """Return tables with the variant of each that a user means.
 
-    With `alpha` in the file, `--set partition.scheme=iid` would otherwise fail on a key that nobody asked for.
+    A table that does not name its variant is the default one. Where an override names another than the file, what
+    the file says of the old one alone is left out: with `alpha` in it, `--set partition.scheme=iid` would otherwise
+    fail on a key that nobody asked for.
     """
     overridden = {text.partition("=")[0].strip() for text in overrides}
     kept = dict(tables)
     for name, field in model.model_fields.items():
         tag, table = field.discriminator, tables.get(name)
-        if isinstance(tag, str) and f"{name}.{tag}" in overridden and isinstance(table, dict):
+        if not isinstance(tag, str) or not isinstance(table, dict):
+            continue
+        table = {tag: getattr(field.get_default(call_default_factory=True), tag), **table}
+        if f"{name}.{tag}" in overridden:
             chosen = [m for m in _models(field.annotation) if table[tag] in get_args(m.model_fields[tag].annotation)]
             known = {key for variant in chosen for key in variant.model_fields} or set(table)
-            kept[name] = {k: v for k, v in table.items() if k in known or f"{name}.{k}" in overridden}
+            table = {k: v for k, v in table.items() if k in known or f"{name}.{k}" in overridden}
+        kept[name] = table
     return kept

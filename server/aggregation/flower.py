@@ -121,9 +121,17 @@ class FlowerRule:
             weights = {name: array.astype(model.arrays[name].dtype) for name, array in to_params(arrays).items()}
         except (AppExitException, ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
             raise RunError(f"{self._name} cannot aggregate {len(replies)} updates: {error}") from error
+        if not all(np.isfinite(array).all() for array in weights.values()):
+            raise RunError(f"{self._name} made a model that is not finite out of {len(replies)} updates that are")
         if {n: a.shape for n, a in weights.items()} != {n: a.shape for n, a in _trained(model, model.arrays).items()}:
             raise RunError(f"{self._name} returned other entries than the model has")
         return Fold({}, {**rest.settled, **weights})
+
+    @property
+    def needed_metrics(self) -> tuple[str, ...]:
+        """Return the metrics that the strategy weighs updates by: QFedAvg raises the loss to a power."""
+        key = getattr(self._strategy, "train_loss_key", None)
+        return (key,) if isinstance(key, str) else ()
 
     @property
     def _name(self) -> str:

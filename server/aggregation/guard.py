@@ -1,6 +1,7 @@
 """The guard: an update is folded only if it can be; a refusal has a reason and costs nobody else the round."""
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -29,9 +30,9 @@ class GuardConfig(Table):
 class Guard:
     """Judges updates one by one. It learns only when a round counts, so that order cannot matter within one."""
 
-    def __init__(self, config: GuardConfig) -> None:
-        """Keep the limits."""
-        self._config = config
+    def __init__(self, config: GuardConfig, needed_metrics: Sequence[str] = ()) -> None:
+        """Keep the limits, and the names of metrics without which the rule cannot weigh an update."""
+        self._config, self._needed = config, needed_metrics
         self._accepted: list[float] = []
 
     def limit(self, model: Model) -> float:
@@ -44,7 +45,7 @@ class Guard:
 
     def judge(self, update: Update, model: Model, limit: float) -> tuple[str | None, float]:
         """Return why an update is refused, or None, and the norm of its change."""
-        reason = self._weight_reason(update.weight) or _loss_reason(update) or _shape_reason(update, model)
+        reason = self._weight_reason(update.weight) or self._metric_reason(update) or _shape_reason(update, model)
         if reason:
             return reason, math.nan
         square, largest_norm = 0.0, limit
@@ -77,6 +78,15 @@ class Guard:
         """Go on from a saved state."""
         self._accepted = list(state["accepted"])
 
+    def _metric_reason(self, update: Update) -> str | None:
+        # A loss that is not a number tells of an update that is not worth more.
+        if not math.isfinite(loss := update.metrics.get("train_loss", 0.0)):
+            return f"not finite: train_loss is {loss}"
+        for name in self._needed:
+            if not update.metrics.get(name, -1.0) >= 0:
+                return f"metrics: the rule needs {name}, from zero up; it is {update.metrics.get(name, 'missing')}"
+        return None
+
     def _weight_reason(self, weight: float) -> str | None:
         if math.isfinite(weight) and 0 < weight <= self._config.max_weight:
             return None
@@ -99,12 +109,6 @@ def _shape_reason(update: Update, model: Model) -> str | None:
 
 def _is_trained(entry: Entry) -> bool:
     return entry.kind in (Kind.WEIGHT, Kind.ANGLE)
-
-
-def _loss_reason(update: Update) -> str | None:
-    # Some rules weigh by loss: one that is not a number would make the model none.
-    loss = update.metrics.get("train_loss", 0.0)
-    return None if math.isfinite(loss) else f"not finite: train_loss is {loss}"
 
 
 def _square(array: Any, base: Any, period: float = 0.0) -> float:

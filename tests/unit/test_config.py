@@ -189,3 +189,11 @@ def test_dumps_writes_what_toml_reads(tables: dict[str, Any]) -> None:
 def test_dumps_keeps_nan_and_leaves_out_none() -> None:
     assert math.isnan(tomllib.loads(dumps({"a": {"b": math.nan, "c": None}}))["a"]["b"])
     assert dumps({"a": {"c": None}}) == "[a]\n"
+
+
+def test_a_table_that_does_not_name_its_variant_is_the_default_one(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[selection]\ncohort = 3\n[task]\nhidden = [8]\n")
+    settings = checked(RunConfig(str(file)))
+    assert (settings.selection.policy, settings.selection.cohort) == ("loss_and_speed", 3)
+    assert (settings.task.name, settings.task.hidden) == ("shuttle", [8])
