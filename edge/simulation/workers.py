@@ -1,7 +1,7 @@
 """Forked worker processes that run nodes side by side, which threads cannot: training holds Python's lock.
 
 A worker shares what this process had loaded when it was forked. It is sent instructions over a pipe, and
-both ways arrays travel through one region of shared memory that has no name, so nothing is left behind.
+both ways arrays travel through shared memory that has no name, so nothing is left behind.
 """
 
 import mmap
@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -31,14 +31,18 @@ _WATCH_S = 1.0
 
 @dataclass(slots=True, eq=False)
 class _Worker:
-    """One process, its pipe, and the content that its shared memory holds."""
+    """One process, its pipe and its memory: one region for the content of instructions, two for states and replies.
+
+    It has up to two jobs, so that it never waits for this process: the next is there when it ends one.
+    """
 
     process: Any
     pipe: Connection
     region: mmap.mmap
+    slots: tuple[mmap.mmap, mmap.mmap]
     content: RecordDict | None = None
-    free: int = 0
-    job: Message | None = None
+    turn: int = 0
+    jobs: deque[Message] = field(default_factory=deque)
 
 
 class WorkerPool:
@@ -57,13 +61,13 @@ class WorkerPool:
 
     def answers(self, messages: Sequence[Message]) -> Iterator[Message]:
         """Yield a reply to each instruction, in the order in which they are ready."""
-        if any(w.job for w in self._workers):
+        if any(w.jobs for w in self._workers):
             raise RuntimeError("the replies of one exchange must be read, or dropped, before the next one begins")
         waiting = deque(messages)
         self._reserve(max(2 * content_bytes(m.content) for m in messages))
         try:
             self._assign(waiting)
-            while busy := [w for w in self._workers if w.job]:
+            while busy := [w for w in self._workers if w.jobs]:
                 for pipe in wait([w.pipe for w in busy]):
                     reply = self._take(next(w for w in busy if w.pipe is pipe), waiting)
                     self._assign(waiting)
@@ -71,19 +75,17 @@ class WorkerPool:
                         yield reply
                     del reply  # or it would stay in memory beside the next one
         finally:
-            if any(w.job for w in self._workers):  # the reader stopped early: what is still running is of no use
+            if any(w.jobs for w in self._workers):  # the reader stopped early: what is still running is of no use
                 self.close()
 
     def close(self) -> None:
         """End all workers, whatever they are doing."""
         for worker in self._workers:
-            worker.pipe.close()
-            worker.process.kill()
-            worker.process.join()
+            _end(worker)
         self._workers = []
 
     def _reserve(self, num_bytes: int) -> None:
-        """See that there are workers and that each region has room, and holds nothing of an earlier exchange."""
+        """See that there are workers and that their memory has room, and holds nothing of an earlier exchange."""
         for worker in self._workers:
             worker.content = None
         if any(len(w.region) < num_bytes or not w.process.is_alive() for w in self._workers):
@@ -92,62 +94,78 @@ class WorkerPool:
             self._workers.append(self._start(2 * num_bytes))
 
     def _start(self, num_bytes: int) -> _Worker:
-        region = mmap.mmap(-1, max(_LEAST_REGION_BYTES, num_bytes))
+        region, *slots = (mmap.mmap(-1, max(_LEAST_REGION_BYTES, num_bytes)) for _ in range(3))
         ours, theirs = _FORK.Pipe()
         # A worker ends when its pipe does, so no other process may hold our end of it open.
         inherited = [ours, *(w.pipe for w in self._workers)]
-        arguments = (self._host, self._context_of, theirs, inherited, region)
+        arguments = (self._host, self._context_of, theirs, inherited, region, slots)
         process = _FORK.Process(target=_serve, args=arguments, daemon=True)
         process.start()
         theirs.close()
-        return _Worker(process, ours, region)
+        return _Worker(process, ours, region, (slots[0], slots[1]))
 
-    def _replace(self, worker: _Worker, num_bytes: int) -> None:
-        worker.pipe.close()
-        worker.process.kill()
-        worker.process.join()
+    def _replace(self, worker: _Worker, num_bytes: int, waiting: deque[Message]) -> None:
+        """Put a new worker in a worker's place; what it had yet to do waits again."""
+        _end(worker)
+        waiting.extendleft(reversed(worker.jobs))
         self._workers.remove(worker)
         self._workers.append(self._start(num_bytes))
 
     def _assign(self, waiting: deque[Message]) -> None:
-        """Give each idle worker a job, as long as any waits."""
-        while waiting and (worker := next((w for w in self._workers if not w.job), None)):
+        """Hand out jobs, in order, as long as a worker can take the next."""
+        while waiting and (worker := self._ready_for(waiting[0])):
             try:
                 worker.pipe.send_bytes(self._packed(worker, waiting[0]))
-            except shared.RegionFullError as full:  # what the node keeps has outgrown the region
-                self._replace(worker, 2 * full.needed)
-            except ConnectionError:  # it died while it was idle
-                self._replace(worker, len(worker.region))
+            except (shared.RegionFullError, ConnectionError) as error:
+                if worker.jobs:
+                    return  # it is replaced when it has ended, or is found dead
+                needed = 2 * error.needed if isinstance(error, shared.RegionFullError) else len(worker.region)
+                self._replace(worker, needed, waiting)
             else:
-                worker.job = waiting.popleft()
+                worker.jobs.append(waiting.popleft())
+                worker.turn = 1 - worker.turn
+
+    def _ready_for(self, message: Message) -> _Worker | None:
+        """Return a worker that can take a job: an idle one or else, if it has the job's content, one with a single job."""
+        node = message.metadata.dst_node_id
+        if any(job.metadata.dst_node_id == node for w in self._workers for job in w.jobs):
+            return None  # what the node keeps is on its way
+        able = [w for w in self._workers if not w.jobs or (len(w.jobs) == 1 and w.content is message.content)]
+        return min(able, key=lambda w: len(w.jobs), default=None)
 
     def _packed(self, worker: _Worker, message: Message) -> bytes:
-        """Put what a job needs into a worker's region, and return the rest as its header."""
+        """Put what a job needs into a worker's memory, and return the rest as its header."""
         described = None  # the worker has it: a cohort shares one content
         if worker.content is not message.content:
-            described, worker.free = shared.pack(message.content, worker.region, 0)
+            described, _ = shared.pack(message.content, worker.region, 0)
             worker.content = message.content
         context = self._context_of(message.metadata.dst_node_id)
-        state, free = shared.pack(context.state, worker.region, worker.free)
-        return shared.encode({"metadata": metadata_fields(message), "content": described, "state": state, "free": free})
+        state, _ = shared.pack(context.state, worker.slots[worker.turn], 0)
+        header = {"metadata": metadata_fields(message), "content": described, "state": state, "slot": worker.turn}
+        return shared.encode(header)
 
     def _take(self, worker: _Worker, waiting: deque[Message]) -> Message | None:
-        """Return a worker's reply; None when its region was too small, and the job waits again."""
-        message, worker.job = worker.job, None
-        assert message is not None
+        """Return a worker's reply; None when its memory was too small, and the job waits again."""
         try:
             header = shared.decode(worker.pipe.recv_bytes())
         except (EOFError, OSError):
-            self._replace(worker, len(worker.region))
+            message = worker.jobs.popleft()
+            self._replace(worker, len(worker.region), waiting)
             return error_reply(message, ErrorCode.CLIENT_APP_CRASHED, "the worker process died while it ran this node")
         if "needed" in header:
-            self._replace(worker, 2 * header["needed"])
-            waiting.appendleft(message)
+            self._replace(worker, 2 * header["needed"], waiting)
             return None
-        self._context_of(message.metadata.dst_node_id).state = shared.unpack(header["state"], worker.region, copy=True)
+        message, slot = worker.jobs.popleft(), worker.slots[header["slot"]]
+        self._context_of(message.metadata.dst_node_id).state = shared.unpack(header["state"], slot, copy=True)
         if "error" in header:
             return error_reply(message, *header["error"])
-        return Message(shared.unpack(header["content"], worker.region, copy=True), reply_to=message)
+        return Message(shared.unpack(header["content"], slot, copy=True), reply_to=message)
+
+
+def _end(worker: _Worker) -> None:
+    worker.pipe.close()
+    worker.process.kill()
+    worker.process.join()
 
 
 def _serve(
@@ -156,6 +174,7 @@ def _serve(
     pipe: Connection,
     inherited: Sequence[Connection],
     region: mmap.mmap,
+    slots: Sequence[mmap.mmap],
 ) -> None:
     """Be a worker: answer until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which then closes the pipes
@@ -170,10 +189,11 @@ def _serve(
             header = shared.decode(pipe.recv_bytes())
             if header["content"] is not None:
                 content = shared.unpack(header["content"], region, copy=False)
-            message = received(header["metadata"], content)
+            message, slot = received(header["metadata"], content), slots[header["slot"]]
             context = context_of(message.metadata.dst_node_id)
-            context.state = shared.unpack(header["state"], region, copy=True)
-            pipe.send_bytes(shared.encode(_packed_answer(answer(host, message, context), context, region, header["free"])))
+            context.state = shared.unpack(header["state"], slot, copy=True)
+            packed = _packed_answer(answer(host, message, context), context, slot)
+            pipe.send_bytes(shared.encode({**packed, "slot": header["slot"]}))
         except (EOFError, OSError):
             return
 
@@ -185,12 +205,12 @@ def _end_with(coordinator: int) -> None:
     os._exit(1)
 
 
-def _packed_answer(reply: Message, context: Context, region: mmap.mmap, free: int) -> dict[str, Any]:
+def _packed_answer(reply: Message, context: Context, slot: mmap.mmap) -> dict[str, Any]:
     try:
-        state, free = shared.pack(context.state, region, free)
+        state, free = shared.pack(context.state, slot, 0)
         if reply.has_error():
             return {"state": state, "error": [reply.error.code, reply.error.reason]}
-        content, _ = shared.pack(reply.content, region, free)
+        content, _ = shared.pack(reply.content, slot, free)
     except shared.RegionFullError as full:
         return {"needed": full.needed}
     return {"state": state, "content": content}

@@ -9,6 +9,7 @@ import argparse
 import copy
 import importlib.util
 import json
+import multiprocessing
 import os
 import statistics
 import subprocess
@@ -62,6 +63,14 @@ def bare(rounds: int) -> dict[str, Any]:
         start = total
         times.append(time.perf_counter() - began)
     return rates(times)
+
+
+def bare_everywhere(rounds: int) -> dict[str, Any]:
+    """The limit of this machine: a bare loop on every core at once, which slow one another down."""
+    cores = os.cpu_count() or 1
+    with multiprocessing.get_context("fork").Pool(cores) as pool:
+        each = pool.map(bare, [rounds] * cores)
+    return {**each[0], "per_s": sum(one["per_s"] for one in each)}
 
 
 def _train_plainly(model: Any, start: Any, x: torch.Tensor, y: torch.Tensor, s: Session) -> None:
@@ -137,6 +146,7 @@ def _peak_mb() -> float:
 
 CONTENDERS = {
     "bare loop, one core": lambda r: bare(r),
+    "bare loop, on every core at once": lambda r: bare_everywhere(r),
     "FedSlice, one process": lambda r: ours(r, workers=1),
     "FedSlice, all cores": lambda r: ours(r),
     "pfl, one process": lambda r: pfl(r),
