@@ -120,7 +120,7 @@ class Coordinator:
         registry = self._strategy.registry
         messages = [Message(content, registry.address(node), "evaluate") for node in nodes]
         measured = []
-        for reply in self._grid.inner.send_and_receive(messages):
+        for reply in self._grid.inner.send_and_receive(messages, timeout=queries.PATIENCE_S):
             node = registry.names[reply.metadata.src_node_id]
             try:
                 weight, metrics = measurement_of(reply)
