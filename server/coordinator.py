@@ -22,6 +22,7 @@ from server.round import run_round
 from server.run_folder import RunFolder, Summary
 from server.strategy import Strategy
 
+_JUDGING_S = 600.0  # a node that does not answer must not keep a finished run from ending
 _MOST_NODES_JUDGED = 200  # in larger federations the closing look is at a sample
 
 
@@ -120,7 +121,7 @@ class Coordinator:
         registry = self._strategy.registry
         messages = [Message(content, registry.address(node), "evaluate") for node in nodes]
         measured = []
-        for reply in self._grid.inner.send_and_receive(messages, timeout=queries.PATIENCE_S):
+        for reply in self._grid.inner.send_and_receive(messages, timeout=_JUDGING_S):
             node = registry.names[reply.metadata.src_node_id]
             try:
                 weight, metrics = measurement_of(reply)
