@@ -22,7 +22,6 @@ from server.round import run_round
 from server.run_folder import RunFolder, Summary
 from server.strategy import Strategy
 
-_JUDGING_S = 600.0  # a node that does not answer must not keep a finished run from ending
 _MOST_NODES_JUDGED = 200  # in larger federations the closing look is at a sample
 
 
@@ -87,8 +86,8 @@ class Coordinator:
         if not nodes:
             raise RunError("no node that can train has joined")
         addresses = [self._strategy.registry.address(node) for node in sorted(n.node for n in nodes)]
-        # Not timed: the clock tells of rounds.
-        model, better = queries.initial_model(self._grid.inner, addresses[0], queries.totals(self._grid.inner, addresses))
+        model, better = queries.initial_model(self._grid, addresses[0], queries.totals(self._grid, addresses))
+        self._grid.clock.now_s = 0.0  # the clock tells of rounds
         self._strategy.entries, self._model_bytes = model.entries, model.num_bytes()
         self._strategy.registry.forecast()
         rounds = self._config.federation.rounds
@@ -121,7 +120,7 @@ class Coordinator:
         registry = self._strategy.registry
         messages = [Message(content, registry.address(node), "evaluate") for node in nodes]
         measured = []
-        for reply in self._grid.inner.send_and_receive(messages, timeout=_JUDGING_S):
+        for reply in self._grid.send_and_receive(messages):
             node = registry.names[reply.metadata.src_node_id]
             try:
                 weight, metrics = measurement_of(reply)
