@@ -34,7 +34,6 @@ def _one_clear_message() -> Iterator[None]:
         console.print(f"[bold red]error:[/bold red] {error.filename or ''}: {error.strerror or error}", highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
-        console.print("[yellow]interrupted; what was done so far is kept.[/yellow]")
         sys.exit(EXIT_INTERRUPTED)
 
 

@@ -51,6 +51,8 @@ class Display:
             )
         elif event == "round":
             self._show(fields)
+        elif event == "interrupted":
+            self._console.print(f"interrupted; the rounds so far are in {fields['run_dir']}", highlight=False)
         elif event == "waiting_for_nodes":
             self._console.print(f"{fields['present']} of {fields['expected']} nodes are there", highlight=False)
         elif event == "evaluation_failed":

@@ -1,5 +1,6 @@
 """The Flower ServerApp. On every grid it is this that runs."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,12 +14,23 @@ from server.coordinator import Coordinator
 from server.run_folder import RunFolder, Summary
 
 app = ServerApp()
+logger = logging.getLogger("flwr")
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the federation that the run's config describes."""
-    serve(grid, RunConfig.of(context.run_config))
+    serve(grid, RunConfig.of(context.run_config), _log)
+
+
+def _log(event: str, fields: dict[str, Any]) -> None:
+    """Write what `flwr run --stream` shows: Flower has no other view of a run."""
+    if event == "round":
+        measured = ", ".join(f"{name} {value:.4f}" for name, value in fields["evaluate"].items())
+        folded, refused = len(fields["replied"]), len(fields["rejected"])
+        logger.info("round %d: %d folded, %d refused; %s", fields["round"], folded, refused, measured)
+    elif event == "finished":
+        logger.info("the run is in %s", fields["run_dir"])
 
 
 def serve(grid: Grid, run: RunConfig, *listeners: Listener, resolved: Mapping[str, Any] | None = None) -> Summary:

@@ -64,7 +64,7 @@ class Coordinator:
                 self._events.emit("round", **asdict(record))
             self._judge_nodes(model)
         except KeyboardInterrupt:
-            self._events.emit("interrupted")
+            self._events.emit("interrupted", run_dir=str(self._folder.path))
             raise
         finally:
             summary = self._folder.finish(federation.name, federation.seed, model)
