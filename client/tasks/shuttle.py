@@ -3,7 +3,7 @@
 import csv
 import gzip
 from collections.abc import Mapping
-from importlib.resources import files
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,12 +47,13 @@ class Shuttle:
 
         There is no machine or time in the file, so groups are ten equal stretches of the training part.
         """
-        path = files("river.datasets") / "shuttle.csv.gz"
         try:
-            with path.open("rb") as raw, gzip.open(raw, "rt") as lines:
+            # The package is only where the file lies: it is not imported.
+            path = Path(str(distribution("river").locate_file("river/datasets/shuttle.csv.gz")))
+            with gzip.open(path, "rt") as lines:
                 rows = np.array(list(csv.reader(lines))[1:], dtype=np.float32)
-        except FileNotFoundError as error:
-            raise DataError("shuttle: the file ships with the package river; install river>=0.26") from error
+        except (PackageNotFoundError, FileNotFoundError) as error:
+            raise DataError("shuttle: the file ships with the package river; install river>=0.26.1") from error
         if rows.shape != (NUM_ROWS, NUM_SENSORS + 1):
             raise DataError(f"shuttle: {NUM_ROWS} rows of {NUM_SENSORS + 1} columns expected in {path}, found {rows.shape}")
         rows = rows[rng(0, "shuttle", "split").permutation(NUM_ROWS)]
