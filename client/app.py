@@ -66,7 +66,7 @@ def train(message: Message, context: Context) -> Message:
     content = RecordDict()
     content["arrays"] = to_record(changes)
     content["metrics"] = MetricRecord({"num-examples": len(known.parts[node]), "train_loss": result.loss})
-    content["report"] = ConfigRecord({"node": node, "carries": "difference", "num-processed": result.num_processed})
+    content["report"] = ConfigRecord({"node": node, "carries": "difference"})
     return Message(content, reply_to=message)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from fedslice import __version__
 from fedslice.core.config import RunConfig
@@ -18,7 +19,7 @@ from fedslice.core.errors import FedSliceError
 from fedslice.core.records import as_json
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells and supervisors expect
-console = Console(stderr=True)
+console = Console(stderr=True, markup=False, highlight=False)
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 
@@ -28,10 +29,11 @@ def _one_clear_message() -> Iterator[None]:
     try:
         yield
     except FedSliceError as error:
-        console.print(f"[bold red]error:[/bold red] {error}", highlight=False, markup=True, soft_wrap=True)
+        console.print(Text("error: ", "bold red") + Text(str(error), ""), soft_wrap=True)
         sys.exit(error.exit_code)
     except OSError as error:
-        console.print(f"[bold red]error:[/bold red] {error.filename or ''}: {error.strerror or error}", highlight=False)
+        place = f"{error.filename}: " if error.filename else ""
+        console.print(Text("error: ", "bold red") + Text(f"{place}{error.strerror or error}", ""), soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
@@ -74,12 +76,13 @@ def simulate(
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Run a whole federation in this process, on a virtual clock."""
+    """Run a whole federation on this machine, on a virtual clock."""
     run = _run_config(config, overrides, data, out, seed, rounds)
     from fedslice.display import Display
     from fedslice.modes import simulate as run_simulation
     from fedslice.report import write_report
 
+    logging.getLogger("flwr").setLevel(logging.WARNING)  # which importing Flower has set to all
     with Display(console, silent=quiet or as_json) as display:
         summary = run_simulation(run, display.listen)
     folder = Path(summary.run_dir)
@@ -120,7 +123,7 @@ def check(
         _print_json(settings)
     else:
         print(dumps(settings), end="")
-        console.print(f"[green]{config} is fine.[/green]", highlight=False)
+        console.print(f"{config} is fine.", style="green")
 
 
 @app.command()
@@ -157,5 +160,4 @@ def _print_json(value: object) -> None:
 
 def main() -> None:
     """Run the command line."""
-    logging.getLogger("flwr").setLevel(logging.WARNING)
     app()

@@ -8,6 +8,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from server.run_folder import Summary
 
@@ -52,12 +53,12 @@ class Display:
         elif event == "round":
             self._show(fields)
         elif event == "interrupted":
-            self._console.print(f"interrupted; the rounds so far are in {fields['run_dir']}", highlight=False)
+            self._console.print(f"interrupted; the rounds so far are in {fields['run_dir']}")
         elif event == "waiting_for_nodes":
-            self._console.print(f"{fields['present']} of {fields['expected']} nodes are there", highlight=False)
+            self._console.print(f"{fields['present']} of {fields['expected']} nodes are there")
         elif event == "evaluation_failed":
             where = f"round {fields['round']}" if "round" in fields else f"node {fields['node']}"
-            self._console.print(f"[red]{where}: no evaluation: {fields['reason']}[/red]", highlight=False)
+            self._console.print(f"{where}: no evaluation: {fields['reason']}", style="red")
 
     def results(self, summary: Summary, report: Path) -> None:
         """Print what came of the run, and where it lies."""
@@ -67,7 +68,7 @@ class Display:
         ordered = [name for name in self._better if name in summary.metrics]
         for name in [*ordered, *(n for n in summary.metrics if n not in ordered)]:
             value = summary.metrics[name]
-            table.add_row(name, f"[bold]{value:.4f}[/bold]" if name == self._judged_by else f"{value:.4f}")
+            table.add_row(name, Text(f"{value:.4f}", "bold" if name == self._judged_by else ""))
         table.add_row("rounds", f"{summary.rounds} ({summary.void_rounds} void)")
         table.add_row("refused updates", str(summary.rejected))
         table.add_row("virtual time", f"{summary.virtual_s:.1f} s")
@@ -77,7 +78,7 @@ class Display:
         table.add_row("run", summary.run_dir)
         table.add_row("report", str(report))
         self._console.print()
-        Console().print(table, highlight=False)
+        Console(markup=False, highlight=False).print(table)
 
     def _show(self, fields: dict[str, Any]) -> None:
         self._bytes += fields["bytes_down"] + fields["bytes_up"]

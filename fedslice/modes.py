@@ -29,7 +29,8 @@ def check(run: RunConfig) -> Settings:
     except ValueError as error:
         raise UsageError(f"{run.source}: {error}") from error
     settings.aggregation.build()
-    _ = session(run.as_run_config()).parts
+    known = session(run.as_run_config())
+    _ = known.parts, known.entries
     return settings
 
 
@@ -46,7 +47,7 @@ def simulate(run: RunConfig, *listeners: Listener) -> Summary:
     node_configs: dict[int, dict[str, UserValue]] = {
         node + 1: {"partition-id": node, "num-partitions": count} for node in range(count + 1)
     }
-    workers = settings.federation.workers or os.cpu_count() or 1
+    workers = settings.federation.workers or len(os.sched_getaffinity(0))
     grid = SimulationGrid(client_app, node_configs, run.as_run_config(), workers)
     try:
         return serve(grid, run, *listeners, resolved=settings.model_dump())

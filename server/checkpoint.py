@@ -20,7 +20,8 @@ def commit(folder: Path, number: int, model: Model, optimizer: Params, state: Ma
         number: The round that is committed.
         model: The model after it.
         optimizer: The server optimizer's tensors.
-        state: What the other parts have learned, as JSON can hold it.
+        state: What the other parts have learned, as JSON can hold it. What nodes and Flower's strategies keep for
+            themselves is not in it.
     """
     final = folder / f"round-{number:06d}"
     draft = folder / f".{final.name}"

@@ -5,7 +5,7 @@ from pydantic import Field, model_validator
 from edge.slices import NetworkConfig, NodesConfig
 from fedslice.core.config import Table
 from fedslice.core.federation import FederationConfig
-from server.aggregation import AggregationConfig, GuardConfig, MeanConfig, OptimizerConfig, SgdConfig
+from server.aggregation import AggregationConfig, FlowerRuleConfig, GuardConfig, MeanConfig, OptimizerConfig, SgdConfig
 from server.selection import LossAndSpeedConfig, SelectionConfig
 
 
@@ -19,6 +19,15 @@ class ServerConfig(Table):
     optimizer: OptimizerConfig = Field(default_factory=SgdConfig)
     network: NetworkConfig = NetworkConfig()
     nodes: NodesConfig = NodesConfig()
+
+    @model_validator(mode="after")
+    def _one_optimizer(self) -> "ServerConfig":
+        if isinstance(self.aggregation, FlowerRuleConfig) and self.optimizer != SgdConfig():
+            raise ValueError(
+                f"[optimizer] name = {self.optimizer.name!r} has no effect beside aggregation.rule = 'flower': "
+                f"{self.aggregation.strategy} makes the step itself; leave [optimizer] out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _quorum_can_be_met(self) -> "ServerConfig":

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
@@ -17,7 +18,7 @@ from fedslice.core.seeds import rng
 from server import checkpoint, queries
 from server.config import ServerConfig
 from server.registry import Introduction, Registry
-from server.replies import measurement_of, num_processed
+from server.replies import measurement_of
 from server.round import run_round
 from server.run_folder import RunFolder, Summary
 from server.strategy import Strategy
@@ -45,7 +46,7 @@ class Coordinator:
         registry = Registry(lambda addresses: queries.introduce(self._grid, addresses), self._predicted_s)
         self._strategy = Strategy(config, registry)
         self._strategy.tell = events.emit
-        self._grid = TimedGrid(grid, self._network, nodes, registry.names, num_processed)
+        self._grid = TimedGrid(grid, self._network, nodes, registry.names, registry.work)
 
     def run(self) -> Summary:
         """Run all rounds. What was done is written whatever happens.
@@ -59,8 +60,8 @@ class Coordinator:
             for number in range(1, federation.rounds + 1):
                 model, record = run_round(number, model, self._strategy, self._grid)
                 void += record.void
-                self._commit(number, model)
                 self._folder.append(record)
+                self._commit(number, model)
                 self._events.emit("round", **asdict(record))
             self._judge_nodes(model)
         except KeyboardInterrupt:
@@ -94,16 +95,17 @@ class Coordinator:
         self._events.emit("began", nodes=len(nodes), rounds=rounds, better=better, model_bytes=self._model_bytes)
         return model
 
-    def _predicted_s(self, intro: Introduction) -> float:
+    def _predicted_s(self, node: NodeId, intro: Introduction) -> float:
         """Return how long a first round would take a node: what policies know before they have seen it."""
-        if intro.node >= len(self._speeds):
+        if node >= len(self._speeds):
             return 0.0
-        transfers = (self._network.transfer_time(intro.node, d, self._model_bytes, 0.0) for d in ("down", "up"))
-        return sum(transfers) + intro.num_processed / self._speeds[intro.node]
+        transfers = (self._network.transfer_time(node, d, self._model_bytes, 0.0) for d in ("down", "up"))
+        return sum(transfers) + intro.num_processed / self._speeds[node]
 
     def _commit(self, number: int, model: Model) -> None:
         s = self._strategy
-        state = {"selection": s.selection.state(), "guard": s.guard.state(), "registry": s.registry.state()}
+        state: dict[str, Any] = {"selection": s.selection.state(), "guard": s.guard.state(), "registry": s.registry.state()}
+        state["virtual_s"] = self._grid.clock.now_s
         checkpoint.commit(self._folder.path / "checkpoint", number, model, s.optimizer.tensors(), state)
 
     def _judge_nodes(self, model: Model) -> None:

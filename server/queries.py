@@ -15,6 +15,7 @@ from server.registry import Introduction
 
 _UNKNOWN_QUESTION = "function registered"  # what Flower says of a ClientApp that has no such query
 _POLL_S = 0.5
+_MOST = 2**48  # of nodes and examples: a greater number is a fault
 
 
 def await_nodes(grid: Grid, expected: int, timeout_s: float, tell: Callable[[int], None]) -> None:
@@ -43,21 +44,19 @@ def await_nodes(grid: Grid, expected: int, timeout_s: float, tell: Callable[[int
 
 
 def introduce(grid: Grid, addresses: Sequence[int]) -> dict[int, Introduction]:
-    """Ask nodes who they are. One that does not know the question, such as a plain Flower app, is named by its place.
+    """Ask nodes who they are. One that does not know the question, such as a plain Flower app, says nothing of itself.
 
     Raises:
-        RunError: A node could not answer, or two say that they are the same.
+        RunError: A node could not answer.
     """
     met: dict[int, Introduction] = {}
     for address, reply in _ask(grid, addresses, "query.describe", RecordDict()).items():
         if not reply.has_error():
             intro = _introduction(reply, address)
         elif _UNKNOWN_QUESTION in (reply.error.reason or ""):
-            intro = Introduction(len(met), "train", "", 1, 0)
+            intro = Introduction(None, "train", "", 1, 0)
         else:
             raise RunError(f"the node at {address} did not say who it is: {reply.error.reason}")
-        if intro.node in {other.node for other in met.values()}:
-            raise RunError(f"two nodes say that they are node {intro.node}: give each its own partition-id")
         met[address] = intro
     return met
 
@@ -72,6 +71,8 @@ def totals(grid: Grid, addresses: Sequence[int]) -> dict[str, Array]:
     for address, reply in _ask(grid, addresses, "query.sums", RecordDict()).items():
         with _understood(address, "query.sums"):
             for name, array in to_params(_content(reply, address).array_records["arrays"]).items():
+                if not np.isfinite(array).all():
+                    raise ValueError(f"the sums {name} are not finite")
                 added[name] = np.add(added[name], array) if name in added else np.array(array)
     return added
 
@@ -111,7 +112,7 @@ def _introduction(reply: Message, address: int) -> Introduction:
     with _understood(address, "query.describe"):
         report = reply.content.config_records["report"]
         numbers = [report[key] for key in ("node", "num-examples", "num-processed")]
-        node, num_examples, num_processed = (number for number in numbers if isinstance(number, int))
+        node, num_examples, num_processed = (n for n in numbers if isinstance(n, int) and 0 <= n < _MOST)
         return Introduction(node, str(report["role"]), str(report["slice"]), num_examples, num_processed)
 
 

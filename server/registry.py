@@ -1,17 +1,22 @@
 """The nodes: who they are, what each last reported, and how each has fared."""
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedslice.core.errors import RunError
 from fedslice.core.records import NodeId, NodeReport, Update
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a node says of itself when it is first met. `num_processed` are the examples a round makes it compute on."""
+    """What a node says of itself when it is first met. `num_processed` are the examples a round makes it compute on.
 
-    node: NodeId
+    A node without a name of its own, such as a plain Flower app, is given the next one that is free.
+    """
+
+    node: NodeId | None
     role: str
     slice: str
     num_examples: int
@@ -19,7 +24,7 @@ class Introduction:
 
 
 Introduce = Callable[[Sequence[int]], Mapping[int, Introduction]]
-Predict = Callable[[Introduction], float]
+Predict = Callable[[NodeId, Introduction], float]
 
 
 class Registry:
@@ -44,23 +49,35 @@ class Registry:
 
         Returns:
             The nodes that can train, those that are away marked as offline, and those met for the first time.
+
+        Raises:
+            RunError: Two nodes that are there say that they are the same.
         """
         present = set(addresses)
         met = []
-        for address, intro in self._introduce(sorted(present - self.names.keys())).items():
-            self.names[address] = intro.node
-            self._addresses[intro.node] = address
+        for address, said in self._introduce(sorted(present - self.names.keys())).items():
+            node = self._name(said, present)
+            intro = replace(said, node=node)
+            self.names[address] = node
+            self._addresses[node] = address
             if intro.role == "evaluate":
-                self._evaluators[intro.node] = address
+                self._evaluators[node] = address
             else:
-                self._intros[intro.node] = intro
-                self._nodes[intro.node] = self._first_report(intro)
+                self._intros[node] = intro
+                self._nodes[node] = self._first_report(node, intro)
             met.append(intro)
         for node, report in self._nodes.items():
             online = self._addresses[node] in present
             if online is not report.online:
                 self._nodes[node] = replace(report, online=online)
-        return list(self._nodes.values()), sorted(met, key=lambda intro: intro.node)
+        return list(self._nodes.values()), sorted(met, key=lambda intro: intro.node or 0)
+
+    def _name(self, intro: Introduction, present: set[int]) -> NodeId:
+        if intro.node is None:
+            return next(node for node in itertools.count() if node not in self._addresses)
+        if self._addresses.get(intro.node) in present:
+            raise RunError(f"two nodes say that they are node {intro.node}: give each its own partition-id")
+        return intro.node
 
     def address(self, node: NodeId) -> int:
         """Return where a node is reached."""
@@ -74,11 +91,16 @@ class Registry:
         """Return the slice that a node said it is on."""
         return self._nodes[node].slice
 
+    def work(self, node: NodeId) -> int:
+        """Return how many examples a round makes a node compute on, as it said when it was met."""
+        intro = self._intros.get(node)
+        return intro.num_processed if intro else 0
+
     def forecast(self) -> None:
         """Predict anew how long a round takes each node that has had none: the model's size is known by now."""
         for node, report in self._nodes.items():
             if report.num_rounds == 0:
-                self._nodes[node] = replace(report, round_s=self._predict(self._intros[node]))
+                self._nodes[node] = replace(report, round_s=self._predict(node, self._intros[node]))
 
     def observe(self, number: int, update: Update, round_s: float | None) -> NodeReport:
         """Note what a node's update tells of it."""
@@ -98,9 +120,9 @@ class Registry:
         learned = ("loss", "round_s", "last_round", "num_rounds")
         return {str(n): {key: getattr(r, key) for key in learned} for n, r in sorted(self._nodes.items())}
 
-    def _first_report(self, intro: Introduction) -> NodeReport:
-        known = self._nodes.get(intro.node)
+    def _first_report(self, node: NodeId, intro: Introduction) -> NodeReport:
+        known = self._nodes.get(node)
         if known:  # back under another address: what was learned of it stands
             return replace(known, num_examples=intro.num_examples, slice=intro.slice)
-        predicted = self._predict(intro)
-        return NodeReport(node=intro.node, num_examples=intro.num_examples, slice=intro.slice, round_s=predicted)
+        predicted = self._predict(node, intro)
+        return NodeReport(node=node, num_examples=intro.num_examples, slice=intro.slice, round_s=predicted)

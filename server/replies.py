@@ -38,14 +38,6 @@ def measurement_of(reply: Message) -> tuple[float, Mapping[str, float]]:
     return _weighted(reply)
 
 
-def num_processed(reply: Message) -> int:
-    """Return how many examples a reply's node computed on; 0 where it does not say."""
-    if reply.has_error():
-        return 0
-    value = _reported(reply, "num-processed")
-    return value if isinstance(value, int) else 0
-
-
 def _reported(reply: Message, key: str) -> object:
     report = reply.content.get("report")
     return report.get(key) if isinstance(report, ConfigRecord) else None

@@ -72,9 +72,9 @@ class RunFolder:
         self._started = time.perf_counter()
         self._totals = _Totals()
         self._lines = path / "rounds.jsonl"
-        if self._lines.exists() and self._lines.stat().st_size:
-            raise UsageError(f"{path} holds a run already; name another folder with --out")
         try:
+            if self._lines.exists() and self._lines.stat().st_size:
+                raise UsageError(f"{path} holds a run already; name another folder with --out")
             path.mkdir(parents=True, exist_ok=True)
             (path / "config.toml").write_text(dumps(config), encoding="utf-8")
             self._lines.touch()
@@ -87,8 +87,15 @@ class RunFolder:
         if out:
             return cls(Path(out), config)
         stamp = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        taken = (stamp.with_name(f"{stamp.name}-{i}") for i in range(2, 1000))
-        return cls(next(p for p in (stamp, *taken) if not p.exists()), config)
+        for path in (stamp, *(stamp.with_name(f"{stamp.name}-{i}") for i in range(2, 1000))):
+            try:
+                path.mkdir(parents=True)  # fails if another run has just taken the name
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise UsageError(f"{path}: cannot make the run's folder ({error.strerror}); name one with --out") from error
+            return cls(path, config)
+        raise UsageError(f"{stamp} and 998 more names are taken; name a folder with --out")
 
     def events(self, *listeners: Listener) -> EventLog:
         """Return the run's log of events."""

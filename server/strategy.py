@@ -57,13 +57,13 @@ class Strategy(FlowerStrategy):
         addresses = [self.registry.address(node) for node in cohort]
         config = ConfigRecord({"server-round": number})
         if isinstance(self.rule, FlowerRule):
-            return self.rule.instruct(number, model, config, grid, addresses)
+            return self.rule.instruct(number, model, config, grid, addresses, self.seed)
         content = RecordDict({"arrays": to_record(model.arrays), "config": config})
         return [Message(content, address, "train") for address in addresses]
 
     def screened(self, replies: Iterable[Message], model: Model, ledger: Ledger) -> Iterator[Update]:
         """Yield the updates that pass the guard, as they come; note the others with their reason."""
-        limit = self.guard.limit(model)
+        limits = self.guard.limits(model)
         for reply in replies:
             node = self.registry.names[reply.metadata.src_node_id]
             if ledger.seen(node):
@@ -74,7 +74,7 @@ class Strategy(FlowerStrategy):
             except ValueError as error:
                 ledger.reject(node, str(error))
                 continue
-            reason, norm = self.guard.judge(update, model, limit)
+            reason, norm = self.guard.judge(update, model, limits)
             if reason:
                 ledger.reject(node, reason)
             else:

@@ -97,14 +97,14 @@ def reply(
     if weight is not None:
         content["metrics"] = MetricRecord({"num-examples": weight, **(TASK_METRICS if metrics is None else metrics)})
     if carries:
-        content["report"] = ConfigRecord({"node": node, "carries": carries, "num-processed": 0})
+        content["report"] = ConfigRecord({"node": node, "carries": carries})
     return Message(content, reply_to=instruction(node))
 
 
 def strategy_of(num_nodes: int = 10, **tables: Any) -> Strategy:
     """A strategy whose registry has met `num_nodes` nodes."""
     begin_run(1)
-    registry = Registry(lambda found: {a: Introduction(a - 1, "train", "embb", 10, 10) for a in found}, lambda _: 0.0)
+    registry = Registry(lambda found: {a: Introduction(a - 1, "train", "embb", 10, 10) for a in found}, lambda _node, _intro: 0.0)
     registry.roll_call(range(1, num_nodes + 1))
     selection = {"policy": "uniform", "cohort": num_nodes}
     return Strategy(ServerConfig.model_validate({"selection": selection, **tables}), registry)

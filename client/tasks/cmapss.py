@@ -14,7 +14,7 @@ from torch.nn.functional import mse_loss
 from client import metrics
 from client.models import SCALE_KINDS, mlp
 from client.tasks.files import Known, Matrix, Originals, originals
-from client.tasks.task import Dataset, Floats
+from client.tasks.task import Dataset, Floats, Hidden
 from fedslice.core.config import Table
 from fedslice.core.errors import DataError
 
@@ -42,7 +42,7 @@ class CmapssConfig(Table):
     subset: Literal["FD001", "FD003"] = "FD001"
     window: Annotated[int, Field(ge=1, le=200)] = 30  # cycles that the model sees
     max_rul: Annotated[int, Field(ge=1, le=1000)] = 125  # cycles; above it an engine counts as new
-    hidden: list[int] = [64, 32]
+    hidden: Hidden = [64, 32]
     verify: bool = True  # refuse files that are not the originals
 
     def build(self) -> "Cmapss":

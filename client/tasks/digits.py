@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 from client.models import mlp
 from client.tasks.classification import Classification
-from client.tasks.task import Dataset
+from client.tasks.task import Dataset, Hidden
 from fedslice.core.config import Table
 from fedslice.core.seeds import rng
 
@@ -19,7 +19,7 @@ class DigitsConfig(Table):
     """Classification of digits."""
 
     name: Literal["digits"] = "digits"
-    hidden: list[int] = [64]
+    hidden: Hidden = [64]
 
     def build(self) -> "Digits":
         """Return the task."""

@@ -9,7 +9,7 @@ import torch
 from client.models import mlp
 from client.tasks.classification import Classification
 from client.tasks.files import Known, Matrix, originals
-from client.tasks.task import Dataset, Floats, Ints
+from client.tasks.task import Dataset, Floats, Hidden, Ints
 from fedslice.core.config import Table
 from fedslice.core.errors import DataError
 from fedslice.core.seeds import rng
@@ -49,7 +49,7 @@ class HydraulicConfig(Table):
 
     name: Literal["hydraulic"] = "hydraulic"
     target: Target = "valve"
-    hidden: list[int] = [64]
+    hidden: Hidden = [64]
     verify: bool = True  # refuse files that are not the originals
 
     def build(self) -> "Hydraulic":

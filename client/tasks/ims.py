@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 from client.models import SCALE_KINDS, mlp
 from client.tasks.files import Known, Matrix, Originals, originals
-from client.tasks.task import Dataset, Floats
+from client.tasks.task import Dataset, Floats, Hidden
 from fedslice.core.config import Table
 from fedslice.core.errors import DataError
 
@@ -66,7 +66,7 @@ class ImsConfig(Table):
     healthy_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.3  # the first so many snapshots are trained on
     alarm_sigmas: Annotated[float, Field(gt=0)] = 4.0  # deviations of the healthy part, of the score's logarithm
     sustain: Annotated[int, Field(ge=1)] = 3  # snapshots in a row that make an alarm
-    hidden: list[int] = [16, 4, 16]
+    hidden: Hidden = [16, 4, 16]
     verify: bool = True  # refuse files that are not the originals
 
     def build(self) -> "Ims":
@@ -155,7 +155,7 @@ class Ims:
 class Residual(torch.nn.Module):
     """An autoencoder's input less its output, both standardised: (batch, 11) to (batch, 11)."""
 
-    def __init__(self, hidden: list[int]) -> None:
+    def __init__(self, hidden: Hidden) -> None:
         """Make the network."""
         super().__init__()
         network = mlp(NUM_FEATURES, hidden, NUM_FEATURES)

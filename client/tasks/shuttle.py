@@ -14,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from client import metrics
 from client.models import SCALE_KINDS, mlp
-from client.tasks.task import Dataset
+from client.tasks.task import Dataset, Hidden
 from fedslice.core.config import Table
 from fedslice.core.errors import DataError
 from fedslice.core.seeds import rng
@@ -26,7 +26,7 @@ class ShuttleConfig(Table):
     """Detection of anomalies in Shuttle readings."""
 
     name: Literal["shuttle"] = "shuttle"
-    hidden: list[int] = [32, 16]
+    hidden: Hidden = [32, 16]
 
     def build(self) -> "Shuttle":
         """Return the task."""

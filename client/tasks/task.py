@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import Field
 
+# The sizes of a network's hidden layers.
+Hidden = Annotated[list[Annotated[int, Field(ge=1, le=65_536)]], Field(max_length=16)]
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 

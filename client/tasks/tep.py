@@ -10,7 +10,7 @@ from pydantic import Field
 from client.models import mlp
 from client.tasks.classification import Classification
 from client.tasks.files import Known, Matrix, Originals, originals
-from client.tasks.task import Dataset, Floats
+from client.tasks.task import Dataset, Floats, Hidden
 from fedslice.core.config import Table
 from fedslice.core.errors import DataError
 
@@ -38,7 +38,7 @@ class TepConfig(Table):
     name: Literal["tep"] = "tep"
     classes: Literal[22, 19] = 22
     window: Annotated[int, Field(ge=1, le=100)] = 1  # rows of 3 minutes; above 1, statistics of so many rows
-    hidden: list[int] = [128]
+    hidden: Hidden = [128]
     verify: bool = True  # refuse files that are not the originals
 
     def build(self) -> "Tep":

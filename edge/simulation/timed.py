@@ -29,7 +29,7 @@ class TimedGrid(GridWrapper):
         network: Network,
         nodes: Sequence[NodeProfile],
         names: Mapping[int, NodeId],
-        work: Callable[[Message], int],
+        work: Callable[[NodeId], int],
     ) -> None:
         """Stand in front of a grid.
 
@@ -39,7 +39,7 @@ class TimedGrid(GridWrapper):
             nodes: The profile of each node, by node id.
             names: Node ids by the addresses that the grid uses; read at each exchange. Whoever is not in it,
                 or has no profile, such as the evaluator beside the coordinator, is reached in no time.
-            work: Says how many examples a reply's node computed on.
+            work: Says how many examples a round of training makes a node compute on.
         """
         super().__init__(inner)
         self._network, self._nodes, self._names, self._work = network, nodes, names, work
@@ -67,7 +67,7 @@ class TimedGrid(GridWrapper):
                 if reply.metadata.src_node_id != address:
                     reply = error_reply(instruction, reply.error.code, reply.error.reason or "")
                 waiting.discard(address)
-                timing = self._time(address, sizes[id(instruction.content)], reply, timeout)
+                timing = self._time(instruction, sizes[id(instruction.content)], reply, timeout)
                 yield error_reply(instruction, ErrorCode.MESSAGE_UNAVAILABLE, LATE) if timing.late else reply
                 del reply  # or it would stay in memory beside the next one
         finally:
@@ -75,15 +75,16 @@ class TimedGrid(GridWrapper):
             missed = bool(waiting) or any(t.late for t in self.phase.timings.values())
             self.clock.now_s += timeout if missed and timeout is not None else last
 
-    def _time(self, address: int, bytes_down: int, reply: Message, timeout: float | None) -> Timing:
+    def _time(self, instruction: Message, bytes_down: int, reply: Message, timeout: float | None) -> Timing:
         """Return what one reply took, and remember it. A failed node downloaded, and sent nothing worth counting."""
-        node = self._names.get(address)
+        node = self._names.get(instruction.metadata.dst_node_id)
         if node is None or node >= len(self._nodes):
             return Timing()
         profile, start = self._nodes[node], self.clock.now_s
         bytes_up = 0 if reply.has_error() else content_bytes(reply.content)
         download_s = self._network.transfer_time(node, "down", bytes_down, start)
-        compute_s = self._work(reply) / profile.examples_per_s
+        trained = instruction.metadata.message_type.startswith("train") and not reply.has_error()
+        compute_s = self._work(node) / profile.examples_per_s if trained else 0.0
         upload_s = self._network.transfer_time(node, "up", bytes_up, start + download_s + compute_s)
         timing = Timing(
             download_s=download_s,

@@ -27,6 +27,8 @@ from edge.simulation.host import Host, answer
 _FORK = multiprocessing.get_context("fork")
 _LEAST_REGION_BYTES = 1 << 20
 _WATCH_S = 1.0
+# What a busy worker's pipe is sure to take: waiting for it to read, while it waits for us to, would be for ever.
+_MOST_UNREAD_BYTES = 1 << 15
 
 
 @dataclass(slots=True, eq=False)
@@ -115,7 +117,10 @@ class WorkerPool:
         """Hand out jobs, in order, as long as a worker can take the next."""
         while waiting and (worker := self._ready_for(waiting[0])):
             try:
-                worker.pipe.send_bytes(self._packed(worker, waiting[0]))
+                header = self._packed(worker, waiting[0])
+                if worker.jobs and len(header) > _MOST_UNREAD_BYTES:
+                    return
+                worker.pipe.send_bytes(header)
             except (shared.RegionFullError, ConnectionError) as error:
                 if worker.jobs:
                     return  # it is replaced when it has ended, or is found dead

@@ -39,8 +39,8 @@ class NetworkConfig(Table):
     """The slices, and how much nodes and moments differ within one."""
 
     slices: Annotated[list[SliceConfig], Field(min_length=1)] = _DEFAULT
-    spread_db: Annotated[float, Field(ge=0)] = 2.0
-    fading_db: Annotated[float, Field(ge=0)] = 1.5
+    spread_db: Annotated[float, Field(ge=0, le=40)] = 2.0
+    fading_db: Annotated[float, Field(ge=0, le=40)] = 1.5
     coherence_s: Positive = 5.0
 
     @model_validator(mode="after")

@@ -22,7 +22,7 @@ TableT = TypeVar("TableT", bound="Table")
 class Table(BaseModel):
     """A table of the config. Frozen; unknown keys and wrong types are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Tables:
@@ -48,6 +48,8 @@ def override(tables: Tables, text: str) -> None:
     Raises:
         UsageError: The text has no `=`, or a key on the way is not a table.
     """
+    if len(text.splitlines()) > 1:
+        raise UsageError(f"--set {text!r}: write it on one line")
     key, found, raw = text.partition("=")
     *parents, last = key.strip().split(".")
     if not found or not last or not all(parents):
@@ -189,8 +191,7 @@ class RunConfig:
             UsageError: See `load`.
         """
         path = Path(self.config)
-        beside_code = _ROOT / path
-        return load(beside_code if not path.exists() and beside_code.exists() else path, self.overrides)
+        return load(next((p for p in (path, _ROOT / path) if _is_file(p)), path), self.overrides)
 
     def section(self, model: type[TableT]) -> TableT:
         """Return those tables that a model knows, checked; the others are for somebody else.
@@ -211,6 +212,13 @@ class RunConfig:
 
     def _checked(self, model: type[TableT], tables: Tables) -> TableT:
         return validate(model, fitted(model, tables, self.overrides), self.source)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file could have: reading it says so
+        return False
 
 
 def fitted(model: type[BaseModel], tables: Tables, overrides: Sequence[str]) -> Tables:

@@ -16,6 +16,7 @@ Params = Mapping[str, Array]
 
 # torch names its running statistics so; a task may declare any other entry a statistic.
 _STATISTIC_NAMES = ("running_mean", "running_var")
+_VARIANCE_NAMES = ("running_var", "std")  # never negative
 
 
 class Kind(StrEnum):
@@ -66,6 +67,11 @@ def default_kind(name: str, dtype: np.dtype[Any]) -> Kind:
     if _counts(dtype):
         return Kind.COUNTER
     return Kind.STATISTIC if name.rsplit(".", 1)[-1] in _STATISTIC_NAMES else Kind.WEIGHT
+
+
+def is_variance(name: str) -> bool:
+    """Return whether an entry's name says that it is a variance or a deviation."""
+    return name.rsplit(".", 1)[-1] in _VARIANCE_NAMES
 
 
 def describe(arrays: Params, kinds: Mapping[str, str]) -> dict[str, Entry]:

@@ -20,6 +20,6 @@ def rng(seed: int, *place: str | int) -> np.random.Generator:
 
 def derived_seed(seed: int, *place: str | int) -> int:
     """Return a 63-bit seed for one place of a run, for libraries that want an integer."""
-    words = [f"{type(part).__name__}={part}" for part in (seed, *place)]
+    words = [f"str={part}" if isinstance(part, str) else f"int={int(part)}" for part in (seed, *place)]
     digest = hashlib.sha256("\x1f".join(words).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

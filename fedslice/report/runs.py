@@ -12,7 +12,6 @@ from fedslice.core.errors import UsageError
 from fedslice.core.records import NodeId, Rejection, RoundRecord
 
 NAN = float("nan")
-_SECRETS = ("password", "secret", "token")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +64,7 @@ def read_run(folder: Path) -> Run:
     """
     _check_is_run(folder)
     notes: list[str] = []
-    config = _without_secrets(load(folder / "config.toml"))
+    config = load(folder / "config.toml")
     summary = _summary(folder / "summary.json", notes)
     rounds = _rounds(folder / "rounds.jsonl", notes)
     if not rounds:
@@ -92,13 +91,6 @@ def _check_is_run(folder: Path) -> None:
         return
     if missing:
         raise UsageError(f"{folder}: not a run folder, it has no {' and no '.join(missing)}")
-
-
-def _without_secrets(value: Any) -> Any:
-    # People pass reports on; what opens a broker must not travel with them.
-    if isinstance(value, dict):
-        return {key: "***" if key.lower().endswith(_SECRETS) else _without_secrets(item) for key, item in value.items()}
-    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 def _configured_name(config: Tables) -> str | None:

@@ -19,6 +19,7 @@ from fedslice.core.config import Table
 from fedslice.core.errors import RunError, UsageError
 from fedslice.core.params import Kind, Model, Params, added, dtype_of
 from fedslice.core.records import Update
+from fedslice.core.seeds import derived_seed
 from server.aggregation.mean import Mean
 from server.aggregation.rule import Fold
 
@@ -46,9 +47,14 @@ class FlowerRuleConfig(Table):
             UsageError: The strategy does not take these arguments.
         """
         try:
-            return FlowerRule(_import(self.strategy)(**_WHOLE_COHORT, **self.args))
+            strategy = _import(self.strategy)(**_WHOLE_COHORT, **self.args)
         except (TypeError, ValueError, AssertionError) as error:
             raise UsageError(f"aggregation.args: {self.strategy} does not take these: {error}") from error
+        if hasattr(strategy, "proximal_mu"):
+            raise UsageError(
+                f"aggregation.strategy: {self.strategy} wants a proximal term in the nodes' loss; they have none yet"
+            )
+        return FlowerRule(strategy)
 
 
 def _import(path: str) -> type[FlowerStrategy]:
@@ -86,16 +92,25 @@ class FlowerRule:
         """Stand in front of a strategy."""
         self._strategy = strategy
         self._rest = Mean()
-        self._number = 0
+        self._number = self._seed = 0
 
-    def instruct(self, number: int, model: Model, config: ConfigRecord, grid: Grid, cohort: Sequence[int]) -> list[Message]:
-        """Return the strategy's own instructions, with the entries put back that it does not see."""
-        self._number = number
+    def instruct(
+        self, number: int, model: Model, config: ConfigRecord, grid: Grid, cohort: Sequence[int], seed: int
+    ) -> list[Message]:
+        """Return the strategy's own instructions, with the entries put back that it does not see.
+
+        Raises:
+            RunError: The strategy refuses, or asks nodes for what they do not do.
+        """
+        self._number, self._seed = number, seed
         if not cohort:
             return []  # a strategy would wait for nodes, for ever
         trained = to_record(_wide(_trained(model, model.arrays)))
-        with _seeded(number):
+        asked = set(config)
+        with self._at_work("instruct"):
             messages = list(self._strategy.configure_train(number, trained, config, CohortGrid(grid, cohort)))
+        if more := {key for m in messages for record in m.content.config_records.values() for key in record} - asked:
+            raise RunError(f"{self._name} asks nodes for {', '.join(sorted(more))}, which they do not know how to do")
         complete = to_record(model.arrays)
         # Messages of one content go on sharing it: it is then measured, and copied to a worker, once.
         contents = {id(m.content): RecordDict({**m.content, "arrays": complete}) for m in messages}
@@ -114,13 +129,11 @@ class FlowerRule:
             return None
         keys = set.intersection(*(set(u.metrics) for u in received))
         replies = [_reply(model, update, keys) for update in received]
-        try:
+        with self._at_work(f"aggregate {len(replies)} updates"):
             arrays, _ = self._strategy.aggregate_train(self._number, replies)
             if arrays is None:
                 return None
             weights = {name: array.astype(model.arrays[name].dtype) for name, array in to_params(arrays).items()}
-        except (AppExitException, ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
-            raise RunError(f"{self._name} cannot aggregate {len(replies)} updates: {error}") from error
         if not all(np.isfinite(array).all() for array in weights.values()):
             raise RunError(f"{self._name} made a model that is not finite out of {len(replies)} updates that are")
         if {n: a.shape for n, a in weights.items()} != {n: a.shape for n, a in _trained(model, model.arrays).items()}:
@@ -133,20 +146,21 @@ class FlowerRule:
         key = getattr(self._strategy, "train_loss_key", None)
         return (key,) if isinstance(key, str) else ()
 
+    @contextmanager
+    def _at_work(self, what: str) -> Iterator[None]:
+        """Give the strategy the same draws of Python's global generator in every run, and its faults a clear name."""
+        state = random.getstate()
+        random.seed(derived_seed(self._seed, "strategy", self._number, what))
+        try:
+            yield
+        except (AppExitException, ValueError, TypeError, LookupError, ArithmeticError, AssertionError) as error:
+            raise RunError(f"{self._name} cannot {what}: {error}") from error
+        finally:
+            random.setstate(state)
+
     @property
     def _name(self) -> str:
         return type(self._strategy).__name__
-
-
-@contextmanager
-def _seeded(number: int) -> Iterator[None]:
-    """Give a strategy that draws from Python's global generator the same draws in every run, and put that back."""
-    state = random.getstate()
-    random.seed(number)
-    try:
-        yield
-    finally:
-        random.setstate(state)
 
 
 def _wide(arrays: Params) -> Params:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,3 @@ class Rule(Protocol):
 
     def fold(self, model: Model, updates: Iterable[Update], quorum: int = 1) -> Fold | None:
         """Return the fold, or None if fewer than `quorum` updates came. The order of updates changes nothing."""
-
-
-def state_of(part: Any) -> dict[str, Any]:
-    """Return a part's state, if it has one."""
-    return part.state() if hasattr(part, "state") else {}

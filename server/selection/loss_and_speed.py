@@ -1,7 +1,8 @@
 """Loss and speed: prefer nodes whose data the model knows badly and that answer soon; keep exploring.
 
-After Oort (Lai et al., OSDI 2021, section 4): statistical utility times a penalty for slowness, plus a bonus
-for nodes long unseen. Loss is the node's mean training loss, where Oort takes the root mean square.
+After Oort (Lai et al., OSDI 2021, section 4): utility by loss, a bonus for nodes long unseen, and on both a penalty
+for slowness. Simpler than Oort: the mean training loss, not its root mean square times the number of examples; the
+median of round times as the preferred one, not a pacer; the best nodes, not a draw among them; nothing is clipped.
 """
 
 import math

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART, DIGITS = "configs/quickstart.toml", "configs/digits.toml"
+WITH_FLOWER = ["--set", "aggregation={rule='flower', strategy='flwr.serverapp.strategy.FedAvg'}"]
 SUMMARY_KEYS = {
     "name", "seed", "rounds", "void_rounds", "metrics", "bytes_down", "bytes_up", "virtual_s", "wall_s", "joules",
     "rejected", "model_sha256", "run_dir",
@@ -73,9 +74,17 @@ def test_digits_reaches_its_marks(tmp_path: Path) -> None:
     assert accuracy[29] >= 0.94
 
 
-def test_quiet_prints_nothing(tmp_path: Path) -> None:
-    done = fedslice("simulate", DIGITS, "--rounds", "1", "--out", str(tmp_path / "run"), "-q")
+@pytest.mark.parametrize("rule", [[], WITH_FLOWER], ids=["ours", "flowers"])
+def test_quiet_prints_nothing(tmp_path: Path, rule: list[str]) -> None:
+    done = fedslice("simulate", DIGITS, *rule, "--rounds", "1", "--out", str(tmp_path / "run"), "-q")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_names_that_look_like_markup_are_only_names(tmp_path: Path) -> None:
+    folder = tmp_path / "x[" / "b]y [red]"
+    done = fedslice("simulate", DIGITS, "--rounds", "1", "--out", str(folder))
+    assert done.returncode == 0
+    assert str(folder) in done.stdout
 
 
 def test_without_out_a_run_is_named_by_its_time(tmp_path: Path) -> None:
@@ -104,6 +113,18 @@ def test_without_out_a_run_is_named_by_its_time(tmp_path: Path) -> None:
         (["simulate", DIGITS, "--set", "aggregation={rule='flower', strategy='flwr.Nope'}"], ["flwr.Nope"]),
         (["simulate", DIGITS, "--set", "nodes.profiles=[{name='a', slice='x'}]"], ["no slice is called x", "embb"]),
         (["check", DIGITS, "--set", "federation.quorum=6"], ["federation.quorum = 6", "selection.cohort = 5"]),
+        (["check", DIGITS, "--set", "federation.name=[/red]"], ["federation.name", "[/red]"]),
+        (["check", DIGITS, "--set", "training.lr=inf"], ["training.lr", "finite"]),
+        (["check", DIGITS, "--set", "network.spread_db=inf"], ["network.spread_db", "finite"]),
+        (["check", DIGITS, "--set", "task.hidden=[-1]"], ["task.digits.hidden", "greater than or equal to 1"]),
+        (["check", DIGITS, "--set", "task.hidden=[\n8]"], ["one line"]),
+        (["check", DIGITS, *WITH_FLOWER, "--set", "optimizer.name=adam"], ["[optimizer]", "FedAvg makes the step itself"]),
+        (
+            ["check", DIGITS, *WITH_FLOWER, "--set", "aggregation.strategy=flwr.serverapp.strategy.FedProx"],
+            ["FedProx", "proximal"],
+        ),
+        (["check", "x" * 300], ["xxx", "cannot read"]),
+        (["simulate", DIGITS, "--rounds", "1", "--out", "x" * 300], ["xxx", "--out"]),
         (["check", DIGITS, "--set", "training.lr=-1"], ["training.lr", "greater than 0"]),
         (["report", "configs"], ["configs", "rounds.jsonl"]),
         (["report"], ["RUN"]),

@@ -99,6 +99,6 @@ def _compare(grid: Grid, registry: Registry, cohort: int, dtype: str, draw: Draw
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_same_replies_give_the_same_mean(dtype: str, draw: Draw, whole: bool) -> None:
     with simulation(tutorial.client_app, tutorial.RUN_CONFIG, count=31) as grid:
-        registry = Registry(lambda addresses: queries.introduce(grid, addresses), lambda _: 0.0)
+        registry = Registry(lambda addresses: queries.introduce(grid, addresses), lambda _node, _intro: 0.0)
         for cohort in range(1, 33):
             _compare(grid, registry, cohort, dtype, draw, whole=whole)

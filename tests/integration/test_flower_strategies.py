@@ -167,7 +167,7 @@ def test_a_bfloat16_model_stays_one_under_a_rule_that_knows_no_such_type() -> No
     arrays = {"w": np.array([1.0, 2.0], ml_dtypes.bfloat16), "half": np.array([1.0], np.float16), "n": np.array(1)}
     model = Model(arrays, describe(arrays, {}))
     with simulation() as grid:
-        messages = rule.instruct(1, model, ConfigRecord({"server-round": 1}), grid, [2, 1])
+        messages = rule.instruct(1, model, ConfigRecord({"server-round": 1}), grid, [2, 1], 0)
     assert [m.metadata.dst_node_id for m in messages] == [2, 1]
     for message in messages:  # nodes are sent the model as it is
         sent = to_params(message.content.array_records["arrays"])

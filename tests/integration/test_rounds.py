@@ -1,16 +1,18 @@
 """Rounds that go wrong: the run goes on, what happened is visible, and the good nodes' work counts."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from flwr.app import Context, Message, MetricRecord
+from flwr.app import ConfigRecord, Context, Message, MetricRecord
 
 from client.app import app as client_app
 from edge.flower import to_params, to_record
+from fedslice.core.errors import RunError
+from server.registry import Introduction, Registry
 from tests.integration.support import events_of, model_bytes, rounds_of, run_config, served
 
 
@@ -140,3 +142,33 @@ def test_a_late_node_is_refused_and_the_round_ends_at_the_deadline(tmp_path: Pat
     assert 0 < len(late) < 10
     assert [refusal["node"] for refusal in record["rejected"]] == late
     assert record["virtual_s"] == 0.5
+
+
+def test_what_a_node_claims_of_its_work_does_not_move_the_clock(tmp_path: Path) -> None:
+    def boast(reply: Message) -> None:
+        reply.content["report"] = ConfigRecord({**reply.content.config_records["report"], "num-processed": -(10**9)})
+
+    settings = ("federation.rounds=2", "selection.cohort=10")
+    served(run_config(tmp_path / "honest", *settings), client_app)
+    served(run_config(tmp_path / "boast", *settings), spoilt(4, boast))
+    honest, boasted = ([r["virtual_s"] for r in rounds_of(tmp_path / which)] for which in ("honest", "boast"))
+    assert 0 < honest[0] < honest[1]
+    assert boasted == pytest.approx(honest, rel=1e-3)  # a few bytes more
+
+
+def test_nodes_that_join_later_get_names_of_their_own() -> None:
+    said = {10: None, 20: 7, 30: None, 40: 7, 50: None}
+
+    def introduce(addresses: Sequence[int]) -> dict[int, Introduction]:
+        return {a: Introduction(said[a], "train", "", 1, 0) for a in addresses}
+
+    registry = Registry(introduce, lambda _node, _intro: 0.0)
+    registry.roll_call([10, 20])
+    registry.roll_call([10, 20, 30])
+    assert registry.names == {10: 0, 20: 7, 30: 1}
+    with pytest.raises(RunError, match="two nodes say that they are node 7"):
+        registry.roll_call([10, 20, 30, 40])
+    # Back under another address, once the old one is gone, it is the same node.
+    nodes, _ = registry.roll_call([10, 30, 40])
+    assert registry.address(7) == 40
+    assert [(n.node, n.online) for n in nodes] == [(0, True), (7, True), (1, True)]

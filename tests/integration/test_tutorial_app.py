@@ -69,7 +69,7 @@ def test_our_strategy_under_flowers_start_trains_nodes_that_do_not_know_our_ques
 
 
 def _our_strategy(grid: SimulationGrid) -> Strategy:
-    registry = Registry(lambda addresses: queries.introduce(grid, addresses), lambda _: 0.0)
+    registry = Registry(lambda addresses: queries.introduce(grid, addresses), lambda _node, _intro: 0.0)
     return Strategy(ServerConfig(selection=UniformConfig(cohort=4)), registry)
 
 

@@ -5,67 +5,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 
 from client.app import app as client_app
 from edge.flower import to_params, to_record
 from edge.simulation import SimulationGrid
+from tests.integration.processes import ALL, MANY, echo, eventually, gone, kill, pids_of, send
 from tests.integration.support import model_bytes, node_of, rounds_of, run_config, served, simulation
-
-ALL = [1, 2, 3, 4, 5]
-MANY = 4  # nodes that train, beside the evaluator: addresses 1 to 5
-
-
-def _send(grid: SimulationGrid, content: RecordDict, addresses: list[int] | None = None) -> dict[int, Message]:
-    replies = list(grid.send_and_receive([Message(content, address, "train") for address in addresses or ALL]))
-    assert len(replies) == len(addresses or ALL)
-    return {reply.metadata.src_node_id: reply for reply in replies}
-
-
-def _gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
-def _kill(pid: int) -> None:
-    """Kill a worker, and wait until all its threads are dead, though nobody has collected it."""
-    os.kill(pid, signal.SIGKILL)
-    proc = Path(f"/proc/{pid}")
-    assert _eventually(lambda: " Z " in (proc / "stat").read_text(encoding="utf-8") and len(list((proc / "task").iterdir())) == 1)
-
-
-def _eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
-    until = time.monotonic() + within_s
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
-    return condition()
-
-
-def _echo(message: Message, context: Context) -> Message:
-    """Say who ran where, and send back what came."""
-    content = RecordDict(dict(message.content))
-    content["who"] = ConfigRecord({"pid": os.getpid(), "node": node_of(context)})
-    return Message(content, reply_to=message)
-
-
-def _pids(replies: dict[int, Message]) -> set[int]:
-    return {int(reply.content.config_records["who"]["pid"]) for reply in replies.values()}  # type: ignore[arg-type]
 
 
 def _slow_echo(message: Message, context: Context) -> Message:
     time.sleep(0.05)  # so that one worker cannot take all
-    return _echo(message, context)
+    return echo(message, context)
 
 
 VALUES = ConfigRecord(
@@ -97,9 +56,9 @@ def test_values_and_arrays_go_there_and_back_unchanged_and_in_order() -> None:
     mixed["last"] = to_record(ARRAYS)["counter"]
     content = RecordDict({"config": VALUES, "arrays": mixed, "metrics": MetricRecord({"loss": 0.1, "all": [1, 2**53 + 1]})})
     with simulation(_slow_echo, workers=2, count=MANY) as grid:
-        replies = _send(grid, content)
-    assert os.getpid() not in _pids(replies)
-    assert len(_pids(replies)) == 2
+        replies = send(grid, content)
+    assert os.getpid() not in pids_of(replies)
+    assert len(pids_of(replies)) == 2
     for address, reply in replies.items():
         assert reply.metadata.reply_to_message_id
         assert reply.content.config_records["who"]["node"] == address - 1
@@ -115,17 +74,17 @@ def test_values_and_arrays_go_there_and_back_unchanged_and_in_order() -> None:
 
 def test_a_content_that_is_changed_and_sent_again_arrives_as_it_is_now() -> None:
     content = RecordDict({"config": ConfigRecord({"server-round": 1})})
-    with simulation(_echo, workers=2, count=MANY) as grid:
-        _send(grid, content)
+    with simulation(echo, workers=2, count=MANY) as grid:
+        send(grid, content)
         content.config_records["config"]["server-round"] = 2
-        replies = _send(grid, content)
+        replies = send(grid, content)
     assert {r.content.config_records["config"]["server-round"] for r in replies.values()} == {2}
 
 
 def test_replies_come_as_they_are_ready() -> None:
     def host(message: Message, context: Context) -> Message:
         time.sleep(1.0 if node_of(context) == 0 else 0.0)
-        return _echo(message, context)
+        return echo(message, context)
 
     with simulation(host, workers=2, count=MANY) as grid:
         replies = list(grid.send_and_receive([Message(RecordDict(), address, "train") for address in ALL]))
@@ -148,7 +107,7 @@ def _troubled(message: Message, context: Context) -> Message:
             sys.exit("I quit")
         if trouble == "nothing":
             return None  # type: ignore[return-value]
-    return _echo(message, context)
+    return echo(message, context)
 
 
 def _trouble(kind: str) -> RecordDict:
@@ -159,11 +118,11 @@ def _trouble(kind: str) -> RecordDict:
 def test_a_worker_that_dies_is_an_error_of_its_node_only_and_the_pool_goes_on(kind: str) -> None:
     with simulation(_troubled, workers=2, count=MANY) as grid:
         for _ in range(3):
-            replies = _send(grid, _trouble(kind))
+            replies = send(grid, _trouble(kind))
             assert [address for address, reply in replies.items() if reply.has_error()] == [2]
             assert replies[2].error.code == ErrorCode.CLIENT_APP_CRASHED
             assert "died" in (replies[2].error.reason or "")
-        assert not any(reply.has_error() for reply in _send(grid, _trouble("none")).values())
+        assert not any(reply.has_error() for reply in send(grid, _trouble("none")).values())
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -177,26 +136,26 @@ def test_a_worker_that_dies_is_an_error_of_its_node_only_and_the_pool_goes_on(ki
 )
 def test_what_a_nodes_code_raises_is_its_reply(workers: int, kind: str, reason: str) -> None:
     with simulation(_troubled, workers=workers, count=MANY) as grid:
-        before = _pids(_send(grid, _trouble("none")))
-        replies = _send(grid, _trouble(kind))
+        before = pids_of(send(grid, _trouble("none")))
+        replies = send(grid, _trouble(kind))
         assert {a: r.error.reason for a, r in replies.items() if r.has_error()} == {2: reason}
         assert replies[2].error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
-        assert _pids(_send(grid, _trouble("none"))) <= before  # no worker was lost
+        assert pids_of(send(grid, _trouble("none"))) <= before  # no worker was lost
 
 
 def test_a_worker_killed_between_two_exchanges_is_replaced() -> None:
     with simulation(_slow_echo, workers=2, count=MANY) as grid:
-        pids = _pids(_send(grid, RecordDict()))
-        _kill(min(pids))
-        replies = _send(grid, RecordDict())
+        pids = pids_of(send(grid, RecordDict()))
+        kill(min(pids))
+        replies = send(grid, RecordDict())
         assert not any(reply.has_error() for reply in replies.values())
-        assert min(pids) not in _pids(replies)
+        assert min(pids) not in pids_of(replies)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_unknown_address_is_answered_in_its_own_name(workers: int) -> None:
-    with simulation(_echo, workers=workers, count=MANY) as grid:
-        replies = _send(grid, RecordDict(), [1, 77, 2])
+    with simulation(echo, workers=workers, count=MANY) as grid:
+        replies = send(grid, RecordDict(), [1, 77, 2])
     assert {a for a, r in replies.items() if r.has_error()} == {77}
     assert replies[77].error.code == ErrorCode.NODE_UNAVAILABLE
 
@@ -234,89 +193,6 @@ def test_a_node_that_kills_its_worker_each_round_costs_nobody_else_the_round(tmp
         assert [r["node"] for r in line["rejected"]] == [3]
 
 
-# ------------------------------------------------------------------- memory and state
-
-
-def _sized(message: Message, context: Context) -> Message:
-    """Send and keep as much as asked for."""
-    wanted = message.content.config_records["config"]
-    kept, sent = int(wanted["kept"]), int(wanted["sent"])  # type: ignore[arg-type]
-    found = to_params(context.state.array_records["kept"])["x"] if "kept" in context.state else np.empty(0)
-    if kept:
-        context.state["kept"] = to_record({"x": np.full(kept, node_of(context), np.float64)})
-    content = RecordDict({"arrays": to_record({"x": np.full(sent, node_of(context), np.float64)})})
-    content["found"] = ConfigRecord({"size": len(found), "right": bool((found == node_of(context)).all())})
-    content["who"] = ConfigRecord({"pid": os.getpid()})
-    return Message(content, reply_to=message)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_replies_and_states_outgrow_the_memory_that_workers_began_with(workers: int) -> None:
-    sizes = [(0, 10), (0, 400_000), (300_000, 10), (10, 10), (900_000, 900_000), (0, 1)]  # doubles; regions begin with 1 MiB
-    expected = 0
-    with simulation(_sized, workers=workers, count=MANY) as grid:
-        for kept, sent in sizes:
-            replies = _send(grid, RecordDict({"config": ConfigRecord({"kept": kept, "sent": sent})}))
-            for address, reply in replies.items():
-                x = to_params(reply.content.array_records["arrays"])["x"]
-                assert len(x) == sent
-                assert (x == address - 1).all()
-                assert reply.content.config_records["found"] == ConfigRecord({"size": expected, "right": True})
-            expected = kept or expected
-
-
-def test_a_large_state_meets_a_worker_that_never_saw_it() -> None:
-    with simulation(_sized, workers=2, count=MANY) as grid:
-        _send(grid, RecordDict({"config": ConfigRecord({"kept": 900_000, "sent": 0})}), [1, 2])
-        for worker_pid in _pids(_send(grid, RecordDict({"config": ConfigRecord({"kept": 0, "sent": 0})}))):
-            _kill(worker_pid)  # the next ones begin with the least memory
-        replies = _send(grid, RecordDict({"config": ConfigRecord({"kept": 0, "sent": 0})}))
-    assert {a: r.content.config_records["found"]["size"] for a, r in replies.items()} == {
-        1: 900_000,
-        2: 900_000,
-        3: 0,
-        4: 0,
-        5: 0,
-    }
-
-
-def test_large_instructions_after_small_ones() -> None:
-    with simulation(_echo, workers=2, count=MANY) as grid:
-        for size in (1, 2_000_000, 1):
-            content = RecordDict({"arrays": to_record({"x": np.arange(size, dtype=np.float32)})})
-            for reply in _send(grid, content).values():
-                assert to_params(reply.content.array_records["arrays"])["x"].shape == (size,)
-
-
-def _counting(message: Message, context: Context) -> Message:
-    """Count visits, in all that a state can hold."""
-    seen = context.state.config_records["seen"] if "seen" in context.state else ConfigRecord({"pids": [], "key": b"\x00"})
-    visits = int(to_params(context.state.array_records["visits"])["n"]) if "visits" in context.state else 0
-    context.state["visits"] = ArrayRecord({"n": Array(np.array(visits + 1))})
-    context.state["half"] = to_record({"h": np.array(visits / 2, ml_dtypes.bfloat16)})
-    context.state["seen"] = ConfigRecord({"pids": [*seen["pids"], os.getpid()], "key": b"\xff"})  # type: ignore[misc]
-    context.state["loss"] = MetricRecord({"last": visits / 10})
-    if visits == 1 and node_of(context) == 2:
-        raise ValueError("what was kept before this is kept")
-    found = RecordDict({"visits": ConfigRecord({"n": visits, "key": seen["key"]}), "who": ConfigRecord({"pid": os.getpid()})})
-    return Message(found, reply_to=message)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_nodes_state_lasts_over_rounds_and_workers(workers: int) -> None:
-    with simulation(_counting, workers=workers, count=MANY) as grid:
-        for number in range(4):
-            order = ALL[number:] + ALL[:number]  # so that a node meets the other worker
-            replies = _send(grid, RecordDict(), order)
-            for address, reply in replies.items():
-                if (number, address) == (1, 3):
-                    assert reply.has_error()
-                else:
-                    assert reply.content.config_records["visits"] == ConfigRecord(
-                        {"n": number, "key": b"\xff" if number else b"\x00"}
-                    )
-
-
 # ------------------------------------------------------------------- endings
 
 
@@ -327,7 +203,7 @@ def _exchange(grid: SimulationGrid) -> Generator[Message, None, None]:
 def _sleepy(message: Message, context: Context) -> Message:
     if node_of(context) > 0:
         time.sleep(60)
-    return _echo(message, context)
+    return echo(message, context)
 
 
 @pytest.mark.timeout(30)
@@ -336,7 +212,7 @@ def test_a_reader_that_stops_early_leaves_no_job_behind() -> None:
         with closing(_exchange(grid)) as replies:
             first = next(replies)
         assert first.metadata.src_node_id == 1
-        assert _gone(int(first.content.config_records["who"]["pid"]))  # type: ignore[arg-type]
+        assert gone(int(first.content.config_records["who"]["pid"]))  # type: ignore[arg-type]
         again = next(_exchange(grid))
         assert again.metadata.src_node_id == 1
 
@@ -351,11 +227,11 @@ def test_two_exchanges_at_once_are_refused_and_not_mixed_up() -> None:
 
 def test_closing_leaves_no_process_and_may_be_done_twice() -> None:
     with simulation(_slow_echo, workers=3, count=MANY) as grid:
-        pids = _pids(_send(grid, RecordDict()))
+        pids = pids_of(send(grid, RecordDict()))
         assert len(pids) == 3
         grid.close()
-        assert all(_gone(pid) for pid in pids)
-        assert len(_pids(_send(grid, RecordDict()))) == 3  # it opens again if asked
+        assert all(gone(pid) for pid in pids)
+        assert len(pids_of(send(grid, RecordDict()))) == 3  # it opens again if asked
 
 
 @pytest.mark.timeout(60)
@@ -367,7 +243,7 @@ from flwr.app import Message, RecordDict
 from edge.simulation import SimulationGrid
 
 def host(message, context):
-    print(os.getpid(), flush=True)
+    os.write(1, f"{{os.getpid()}}\\n".encode())  # in one piece, beside the other's
     time.sleep({60 if busy else 0.2})
     return Message(RecordDict(), reply_to=message)
 
@@ -377,8 +253,10 @@ time.sleep(60)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as coordinator:
         assert coordinator.stdout is not None
-        pids = [int(coordinator.stdout.readline()) for _ in range(2)]
-        time.sleep(0.0 if busy else 0.5)
-        coordinator.kill()
+        try:
+            pids = [int(coordinator.stdout.readline()) for _ in range(2)]
+            time.sleep(0.0 if busy else 0.5)
+        finally:
+            coordinator.kill()
     assert len(set(pids)) == 2
-    assert _eventually(lambda: all(_gone(pid) for pid in pids))
+    assert eventually(lambda: all(gone(pid) for pid in pids))

@@ -121,7 +121,6 @@ def test_every_wrong_key_is_named_at_once() -> None:
         ("a.b=x=y", "x=y"),
         ("a.b=", ""),
         ("a.b={c = 1}", {"c": 1}),
-        ("a.b=1\nc = 2", "1\nc = 2"),
     ],
 )
 def test_an_override_is_toml_or_else_a_string(text: str, value: Any) -> None:

@@ -15,7 +15,6 @@ from flwr.app import Message
 from edge.simulation import TimedGrid
 from edge.slices import Network, NetworkConfig, NodesConfig, profiles
 from fedslice.core.params import Model
-from server.replies import num_processed
 from server.round import close_round
 from server.strategy import Strategy
 from tests.support import FakeGrid, model_of, reply, strategy_of
@@ -39,7 +38,7 @@ def one_round(model: Model, cohort: int, weight: float, whole: bool, optimizer: 
         return reply(number, arrays, weight, carries=None if whole else "difference")
 
     grid = TimedGrid(
-        FakeGrid(range(1, cohort + 1), node), Network(NetworkConfig(), nodes, 0), nodes, strategy.registry.names, num_processed
+        FakeGrid(range(1, cohort + 1), node), Network(NetworkConfig(), nodes, 0), nodes, strategy.registry.names, lambda _: 10
     )
     members = list(range(cohort))
     replies = grid.send_and_receive(strategy.instruct(1, model, members, grid))

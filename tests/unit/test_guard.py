@@ -19,7 +19,7 @@ PERIOD = 2 * math.pi
 def judged(arrays: dict[str, Array], model: Model, *, weight: float = 1.0, whole: bool = False, **config: Any) -> str | None:
     guard = Guard(GuardConfig(**config))
     update = Update(node=0, arrays=arrays, weight=weight, whole=whole)
-    return guard.judge(update, model, guard.limit(model))[0]
+    return guard.judge(update, model, guard.limits(model))[0]
 
 
 def model_with(value: Any, kind: str = "weight", name: str = "a") -> Model:
@@ -59,17 +59,18 @@ def test_weights_out_of_range_are_refused(weight: float) -> None:
 def test_the_norm_limit_is_the_models_own_norm_then_what_was_accepted() -> None:
     model = model_of({"a": np.full(4, 5.0), "running_var": np.full(4, 1e6), "n": np.asarray(10**6)})
     guard = Guard(GuardConfig(norm_factor=10))
-    assert guard.limit(model) == pytest.approx(10 * 10.0)  # statistics and counters do not count
+    assert guard.limits(model)[True] == pytest.approx(10 * 10.0)  # statistics and counters do not count
+    assert guard.limits(model)[False] == pytest.approx(10 * 2e6)  # statistics have a limit of their own
     guard.observe([1.0, 2.0, 30.0])
-    assert guard.limit(model) == pytest.approx(10 * 2.0)
+    assert guard.limits(model)[True] == pytest.approx(10 * 2.0)
     guard.observe([1e-9] * 60)  # late in training: a hundredth of the model's own norm stays in line
-    assert guard.limit(model) == pytest.approx(10 * 0.1)
+    assert guard.limits(model)[True] == pytest.approx(10 * 0.1)
     guard.observe([3.0] * 64)  # the oldest are forgotten
-    assert guard.limit(model) == pytest.approx(10 * 3.0)
+    assert guard.limits(model)[True] == pytest.approx(10 * 3.0)
     again = Guard(GuardConfig(norm_factor=10))
     again.restore(json.loads(json.dumps(guard.state())))
-    assert again.limit(model) == guard.limit(model)
-    assert Guard(GuardConfig()).limit(model_with(np.zeros(3))) == 100.0  # a model of zeros can still move
+    assert again.limits(model)[True] == guard.limits(model)[True]
+    assert Guard(GuardConfig()).limits(model_with(np.zeros(3)))[True] == 100.0  # a model of zeros can still move
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -83,10 +84,13 @@ def test_norm_is_that_of_the_change(whole: bool) -> None:
         assert (reason or "").startswith("norm: the change has norm 500, the limit is 500") is refused
 
 
-def test_statistics_have_no_norm_limit_but_a_range() -> None:
+def test_statistics_have_a_norm_limit_of_their_own_and_a_range() -> None:
+    model = model_of({"running_var": np.ones(2), "w": np.full(2, 1e6)})
+    kept = {"w": np.zeros(2)}
+    assert judged({"running_var": np.full(2, 99.0), **kept}, model) is None
+    reason = judged({"running_var": np.full(2, 1e6), **kept}, model)
+    assert reason == "norm: the change of statistics has norm 1.41e+06, the limit is 141"
     model = model_of({"running_var": np.ones(2)})
-    assert judged({"running_var": np.full(2, 1e9)}, model) is None
-    assert judged({"running_var": np.full(2, 1e9)}, model, weight=1e9) is None
     for value, weight in ((1e300, 1.0), (1e155, 1e-3), (3e38, 1.0), (1e12, 1e9), (-1e300, 1e-3)):
         reason = judged({"running_var": np.full(2, value)}, model, weight=weight)
         assert reason == f"range: entry running_var times its weight is beyond {LARGEST_TERM:.3g}", value
@@ -115,9 +119,23 @@ def test_an_angle_changes_by_half_its_period_at_most(dtype: Any) -> None:
     assert judged({"a": np.array([100.0, -50.0]).astype(dtype)}, model, whole=True) is None
 
 
-def test_counters_are_not_judged_by_size() -> None:
+def test_a_variance_is_never_negative() -> None:
+    model = model_of({"bn.running_var": np.full(2, 4.0, np.float32)})
+    to_zero = np.full(2, -4.0, np.float32)
+    assert judged({"bn.running_var": to_zero}, model) is None
+    assert judged({"bn.running_var": np.zeros(2, np.float32)}, model, whole=True) is None
+    reason = "statistic: entry bn.running_var would be a negative variance"
+    assert judged({"bn.running_var": 2 * to_zero}, model) == reason
+    assert judged({"bn.running_var": to_zero}, model, whole=True) == reason
+    mean = model_of({"bn.running_mean": np.full(2, 4.0, np.float32)})
+    assert judged({"bn.running_mean": 2 * to_zero}, mean) is None
+
+
+def test_a_counter_goes_up_by_no_more_than_a_weight_may_be() -> None:
     model = model_of({"n": np.asarray(3)})
-    assert judged({"n": np.asarray(2**63 - 1)}, model) is None
+    assert judged({"n": np.asarray(10**9)}, model) is None
+    assert judged({"n": np.asarray(0)}, model) is None
+    assert judged({"n": np.asarray(2**63 - 1)}, model) == "counter: entry n goes up by more than 1e+09"
     assert judged({"n": np.asarray(3, np.int32)}, model) == "dtype: entry n is int32, not int64"
     assert judged({"n": np.zeros(1, np.int64)}, model) == "shape: entry n is (1,), not ()"
 

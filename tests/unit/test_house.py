@@ -11,10 +11,11 @@ import fedslice
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("fedslice", "server", "client", "edge", "quantum")
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MOST_FILE_LINES, MOST_FUNCTION_LINES = 300, 40
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_and_functions_are_small(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MOST_FILE_LINES

@@ -174,15 +174,6 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     assert "&lt;img" in figures.progress(read_runs([tmp_path / "one"]), "f1", "round").data[0].name
 
 
-def test_secrets_stay_home(tmp_path: Path) -> None:
-    fake_run(tmp_path / "one")
-    with (tmp_path / "one" / "config.toml").open("a") as file:
-        file.write('\n[mqtt]\npassword = "hunter2"\n')
-    html = body(write_report([tmp_path / "one"], tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert "hunter2" not in html
-    assert "password = &quot;***&quot;" in html
-
-
 def test_no_refusals_is_said(tmp_path: Path) -> None:
     fake_run(tmp_path / "one", refuse=0)
     assert "None: no update was refused" in render(read_runs([tmp_path / "one"]))

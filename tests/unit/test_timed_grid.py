@@ -10,7 +10,6 @@ from flwr.common.serde import message_to_proto
 from edge.flower import content_bytes, error_reply, to_record
 from edge.simulation import TimedGrid
 from edge.slices import Network, NetworkConfig, NodeProfile
-from server.replies import num_processed
 from tests.support import FakeGrid, instruction, reply
 
 STILL = NetworkConfig(spread_db=0.0, fading_db=0.0)
@@ -28,12 +27,12 @@ def answer(message: Message) -> Message:
     node = message.metadata.dst_node_id - 1
     made = reply(node, MODEL, 10)
     content = RecordDict({**made.content})
-    content["report"] = ConfigRecord({"node": node, "carries": "difference", "num-processed": 50})
+    content["report"] = ConfigRecord({"node": node, "carries": "difference"})
     return Message(content, reply_to=message)
 
 
 def grid_over(host: FakeGrid) -> TimedGrid:
-    return TimedGrid(host, Network(STILL, NODES, 0), NODES, {a: a - 1 for a in range(1, 5)}, num_processed)
+    return TimedGrid(host, Network(STILL, NODES, 0), NODES, {a: a - 1 for a in range(1, 5)}, lambda _: 50)
 
 
 def exchange(grid: TimedGrid, nodes: Iterable[int], timeout: float | None = None) -> dict[int, Message]:
