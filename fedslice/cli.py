@@ -2,6 +2,7 @@
 
 import json
 import logging
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ def _one_clear_message() -> Iterator[None]:
         console.print(Text("error: ", "bold red") + Text(f"{place}{error.strerror or error}", ""), soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
+        console.print("interrupted")
         sys.exit(EXIT_INTERRUPTED)
 
 
@@ -83,14 +85,20 @@ def simulate(
     from fedslice.report import write_report
 
     logging.getLogger("flwr").setLevel(logging.WARNING)  # which importing Flower has set to all
+    for end in (signal.SIGTERM, signal.SIGHUP):  # a supervisor's stop is as good as Ctrl-C
+        signal.signal(end, signal.default_int_handler)
     with Display(console, silent=quiet or as_json) as display:
-        summary = run_simulation(run, display.listen)
-    folder = Path(summary.run_dir)
-    report = write_report([folder], folder / "report.html")
+        try:
+            summary = run_simulation(run, display.listen)
+        finally:
+            folder = display.run_dir
+            page = write_report([folder], folder / "report.html") if folder else None
+            if page and sys.exc_info()[0] and not quiet:
+                console.print(f"what was done so far is in {folder}", soft_wrap=True)
     if as_json:
         _print_json(asdict(summary))
     elif not quiet:
-        display.results(summary, report)
+        display.results(summary, page)
 
 
 @app.command()
@@ -111,10 +119,12 @@ def check(
     config: Config,
     overrides: Overrides = [],  # noqa: B006 - typer copies it
     data: Data = "",
+    seed: Seed = None,
+    rounds: Rounds = None,
     as_json: AsJson = False,
 ) -> None:
     """Say whether a federation could start from a config, and show it with every default filled in."""
-    run = _run_config(config, overrides, data)
+    run = _run_config(config, overrides, data, "", seed, rounds)
     from fedslice.core.config import dumps
     from fedslice.modes import check as check_config
 
@@ -130,7 +140,7 @@ def check(
 @_one_clear_message()
 def tasks(as_json: AsJson = False) -> None:
     """List what can be learned."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from fedslice.modes import known_tasks
 
@@ -138,10 +148,10 @@ def tasks(as_json: AsJson = False) -> None:
     if as_json:
         _print_json({"tasks": known})
         return
-    table = Table("task", "what", "data", box=None, pad_edge=False)
+    table = Table("task", "what", Column("data", overflow="fold"), box=None, pad_edge=False)
     for row in known:
         table.add_row(row["name"], row["about"], row["data"])
-    Console().print(table)
+    Console(markup=False).print(table)
 
 
 def _run_config(

@@ -28,6 +28,7 @@ class Display:
         self._total = 0
         self._better: dict[str, str] = {}
         self._bytes = 0.0
+        self.run_dir: Path | None = None
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -41,9 +42,16 @@ class Display:
             self._live.stop()
 
     def listen(self, event: str, fields: dict[str, Any]) -> None:
-        """Show an event."""
-        if self._silent:
-            return
+        """Show an event. Where nobody can see it any more, the run goes on unseen."""
+        if event == "opened":
+            self.run_dir = Path(fields["run_dir"])
+        elif not self._silent:
+            try:
+                self._tell(event, fields)
+            except (OSError, SystemExit):  # with the latter rich ends a program whose pipe nobody reads
+                self._silent, self._live = True, None
+
+    def _tell(self, event: str, fields: dict[str, Any]) -> None:
         if event == "began":
             self._better = dict(fields["better"])
             self._judged_by, self._total = next(iter(self._better), ""), fields["rounds"]
@@ -52,15 +60,15 @@ class Display:
             )
         elif event == "round":
             self._show(fields)
-        elif event == "interrupted":
-            self._console.print(f"interrupted; the rounds so far are in {fields['run_dir']}")
         elif event == "waiting_for_nodes":
             self._console.print(f"{fields['present']} of {fields['expected']} nodes are there")
+        elif event == "step_refused":
+            self._console.print(f"round {fields['round']}: {fields['reason']}; it stands as it was", style="red")
         elif event == "evaluation_failed":
             where = f"round {fields['round']}" if "round" in fields else f"node {fields['node']}"
             self._console.print(f"{where}: no evaluation: {fields['reason']}", style="red")
 
-    def results(self, summary: Summary, report: Path) -> None:
+    def results(self, summary: Summary, report: Path | None) -> None:
         """Print what came of the run, and where it lies."""
         table = Table(
             title=f"{summary.name}, seed {summary.seed}", title_justify="left", box=None, show_header=False, pad_edge=False

@@ -47,7 +47,7 @@ def simulate(run: RunConfig, *listeners: Listener) -> Summary:
     node_configs: dict[int, dict[str, UserValue]] = {
         node + 1: {"partition-id": node, "num-partitions": count} for node in range(count + 1)
     }
-    workers = settings.federation.workers or len(os.sched_getaffinity(0))
+    workers = min(settings.federation.workers or len(os.sched_getaffinity(0)), count)
     grid = SimulationGrid(client_app, node_configs, run.as_run_config(), workers)
     try:
         return serve(grid, run, *listeners, resolved=settings.model_dump())
@@ -61,7 +61,7 @@ def known_tasks() -> list[dict[str, str]]:
     rows = []
     for config in get_args(union):
         module = sys.modules[config.__module__]
-        about = (module.__doc__ or "").splitlines()[0]
+        about = next(iter((module.__doc__ or "").splitlines()), "")
         where = getattr(module, "WEB", "")
         rows.append({"name": config.model_fields["name"].default, "about": about, "data": where or "comes along"})
     return rows

@@ -54,6 +54,7 @@ class Coordinator:
         Raises:
             RunError: No round counted, or a part could not go on.
         """
+        self._events.emit("opened", run_dir=str(self._folder.path))
         model = self._begin()
         void, federation = 0, self._config.federation
         try:
@@ -65,7 +66,7 @@ class Coordinator:
                 self._events.emit("round", **asdict(record))
             self._judge_nodes(model)
         except KeyboardInterrupt:
-            self._events.emit("interrupted", run_dir=str(self._folder.path))
+            self._events.emit("interrupted")
             raise
         finally:
             summary = self._folder.finish(federation.name, federation.seed, model)

@@ -8,6 +8,7 @@ Everything named here is a part behind a seam: `strategy` holds the parts, `grid
 import time
 from collections.abc import Iterable
 
+import numpy as np
 from flwr.app import ConfigRecord, Message
 from flwr.serverapp import Grid
 
@@ -70,6 +71,9 @@ def close_round(
     if fold is None:
         return None, ledger
     stepped = strategy.optimizer.step(model.arrays, fold.changes) | fold.settled
+    if not all(np.isfinite(array).all() for array in stepped.values()):
+        strategy.tell("step_refused", round=number, reason="the server optimizer's step would make the model infinite")
+        return None, ledger
     strategy.learn(number, ledger)
     return Model({name: stepped[name] for name in model.arrays}, model.entries), ledger
 

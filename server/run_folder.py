@@ -66,18 +66,22 @@ class RunFolder:
         """Make the folder and write the resolved config.
 
         Raises:
-            UsageError: The folder holds a run already, or cannot be made or written.
+            UsageError: The folder holds anything already, or cannot be made or written.
         """
         self.path = path
         self._started = time.perf_counter()
         self._totals = _Totals()
         self._lines = path / "rounds.jsonl"
         try:
-            if self._lines.exists() and self._lines.stat().st_size:
-                raise UsageError(f"{path} holds a run already; name another folder with --out")
             path.mkdir(parents=True, exist_ok=True)
-            (path / "config.toml").write_text(dumps(config), encoding="utf-8")
+            if any(path.iterdir()):
+                raise UsageError(f"{path} is not empty, and nothing in it is to be lost; name another folder with --out")
+            # Exclusively: of two runs that are started at once one makes it, and the other is told.
+            with (path / "config.toml").open("x", encoding="utf-8") as file:
+                file.write(dumps(config))
             self._lines.touch()
+        except FileExistsError as error:
+            raise UsageError(f"{path} is a file, or another run has just taken it; name another folder with --out") from error
         except OSError as error:
             raise UsageError(f"{path}: cannot write the run's folder ({error.strerror}); name another with --out") from error
 

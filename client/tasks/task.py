@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 
 # The sizes of a network's hidden layers.
-Hidden = Annotated[list[Annotated[int, Field(ge=1, le=65_536)]], Field(max_length=16)]
+Hidden = Annotated[list[Annotated[int, Field(ge=1, le=8_192)]], Field(max_length=16)]
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 

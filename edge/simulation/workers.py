@@ -183,6 +183,8 @@ def _serve(
 ) -> None:
     """Be a worker: answer until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which then closes the pipes
+    for end in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(end, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)  # other threads were not forked: to wait for them would be to hang

@@ -25,7 +25,7 @@ class SliceConfig(Table):
     sst: Annotated[int, Field(ge=0, le=255)]
     down_bps: Positive
     up_bps: Positive
-    latency_ms: Annotated[float, Field(ge=0)]
+    latency_ms: Annotated[float, Field(ge=0, le=1e6)]
 
 
 _DEFAULT = [

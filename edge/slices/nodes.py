@@ -7,7 +7,8 @@ from pydantic import Field
 from fedslice.core.config import Table
 from fedslice.core.seeds import rng
 
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(ge=1e-3, le=1e15)]
+Watts = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class NodeProfile(Table):
@@ -15,11 +16,11 @@ class NodeProfile(Table):
 
     name: str
     slice: str
-    share: Positive = 1.0
+    share: Annotated[float, Field(ge=1e-3, le=1e6)] = 1.0
     examples_per_s: Positive = 20_000.0
-    idle_w: Annotated[float, Field(ge=0)] = 2.0
-    compute_w: Annotated[float, Field(ge=0)] = 6.0
-    transmit_w: Annotated[float, Field(ge=0)] = 2.5
+    idle_w: Watts = 2.0
+    compute_w: Watts = 6.0
+    transmit_w: Watts = 2.5
 
 
 _DEFAULT = [
@@ -32,7 +33,7 @@ _DEFAULT = [
 class NodesConfig(Table):
     """How many nodes there are, of which kinds, and what their reports rest on."""
 
-    count: Annotated[int, Field(ge=1)] = 10
+    count: Annotated[int, Field(ge=1, le=100_000)] = 10
     reports: Literal["modelled"] = "modelled"
     profiles: Annotated[list[NodeProfile], Field(min_length=1)] = _DEFAULT
 

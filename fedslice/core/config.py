@@ -15,6 +15,10 @@ from fedslice.core.errors import UsageError
 
 Tables = dict[str, Any]
 _ROOT = Path(__file__).resolve().parents[2]
+# All tables that there are: coordinator and nodes each know some of them, and neither all.
+TABLES = (
+    "federation", "task", "partition", "selection", "guard", "aggregation", "optimizer", "training", "network", "nodes",
+)  # fmt: skip
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 TableT = TypeVar("TableT", bound="Table")
 
@@ -35,7 +39,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Tables:
         tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: cannot read the config ({error.strerror or error})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from error
     for text in overrides:
         override(tables, text)
@@ -61,7 +65,7 @@ def override(tables: Tables, text: str) -> None:
             raise UsageError(f"--set {text}: {parent} holds a value, not a table")
     try:
         parsed = tomllib.loads(f"value = {raw.strip()}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         parsed = {}
     table[last] = parsed["value"] if len(parsed) == 1 else raw.strip()
 
@@ -124,7 +128,7 @@ def _toml(value: Any) -> str:
 
 def _explain(model: type[BaseModel], item: Any) -> str:
     """Return one sentence for one pydantic error."""
-    key = ".".join(str(part) for part in item["loc"])
+    key = ".".join(_keys(model, item["loc"]))
     if item["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(item["loc"][-1]), known := _fields_at(model, item["loc"][:-1]), 1, 0.5)
         return f"unknown key {key}; " + (f"did you mean {near[0]}?" if near else f"known here: {', '.join(sorted(known))}")
@@ -134,9 +138,20 @@ def _explain(model: type[BaseModel], item: Any) -> str:
         near = difflib.get_close_matches(str(context["tag"]), tags, 1, 0.5)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(tags)}"
         return f"{key}.{context['discriminator'].strip(chr(39))} = {context['tag']!r} is not known; {hint}"
-    message = item["msg"].removeprefix("Value error, ")
+    is_table = item["type"] in ("model_type", "model_attributes_type", "dict_type", "dataclass_type")
+    message = "a table is expected" if is_table else item["msg"].removeprefix("Value error, ")
     given = "" if item["type"] in ("missing", "value_error") else f" (given: {item['input']!r})"
     return f"{key}: {message}{given}" if key else message
+
+
+def _keys(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
+    """Return a place as the user wrote it: pydantic puts the tags of unions between the keys."""
+    keys: list[str] = []
+    for i, part in enumerate(place):
+        tagged = isinstance(part, str) and i > 0 and part not in _fields_at(model, place[:i])
+        if not (tagged and i < len(place) - 1):
+            keys.append(str(part))
+    return keys
 
 
 def _fields_at(model: type[BaseModel], place: Sequence[str | int]) -> list[str]:
@@ -200,6 +215,10 @@ class RunConfig:
             UsageError: See `load` and `validate`.
         """
         tables = self.tables()
+        for name in tables.keys() - set(TABLES):
+            near = difflib.get_close_matches(name, TABLES, 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(TABLES)}"
+            raise UsageError(f"{self.source}: unknown key {name}; {hint}")
         return self._checked(model, {name: tables[name] for name in model.model_fields if name in tables})
 
     def whole(self, model: type[TableT]) -> TableT:

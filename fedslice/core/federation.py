@@ -20,4 +20,4 @@ class FederationConfig(Table):
     quorum: Annotated[int, Field(ge=1)] = 1
     evaluate_every: Annotated[int, Field(ge=1)] = 1
     join_timeout_s: Annotated[float, Field(gt=0)] = 60.0  # how long to wait at the start for nodes that are not there yet
-    workers: Annotated[int, Field(ge=0)] = 0  # processes that simulate nodes; 0: as many as there are cores
+    workers: Annotated[int, Field(ge=0, le=256)] = 0  # processes that simulate nodes; 0: as many as there are cores

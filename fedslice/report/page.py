@@ -48,7 +48,7 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
     html = render(read_runs(runs))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(html, encoding="utf-8")
+        out.write_text(html, encoding="utf-8", errors="replace")  # a folder's name may be no text
     except OSError as error:
         raise UsageError(f"{out}: cannot write the report ({error.strerror or error})") from error
     return out

@@ -104,7 +104,7 @@ def _summary(path: Path, notes: list[str]) -> dict[str, Any]:
         return {}
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         summary = None
     if not isinstance(summary, dict):
         notes.append("summary.json cannot be read. Totals are of the finished rounds.")
@@ -123,7 +123,7 @@ def _objects(path: Path, notes: list[str], of_interest: Sequence[str] = ()) -> I
             continue
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
             yield number, value

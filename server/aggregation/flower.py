@@ -61,8 +61,8 @@ def _import(path: str) -> type[FlowerStrategy]:
     module_name, _, name = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"no strategy can be imported from {path}, as in flwr.serverapp.strategy.FedAdam") from error
+    except Exception as error:
+        raise ValueError(f"no strategy can be imported from {path!r}, as in flwr.serverapp.strategy.FedAdam: {error}") from error
     if not (isinstance(found, type) and issubclass(found, FlowerStrategy)):
         raise ValueError(f"{path} is not a flwr.serverapp.strategy.Strategy")  # noqa: TRY004 - pydantic's word for a bad value
     return found

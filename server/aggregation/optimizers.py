@@ -65,7 +65,8 @@ class ServerOptimizer:
                 parameter.data = torch.from_numpy(old[part].astype(np.float64))
                 parameter.grad = torch.from_numpy(change[part]).neg_()
                 optimizer.step()
-                new[part] = parameter.detach().numpy().astype(old.dtype)
+                with np.errstate(over="ignore"):  # what has become infinite is refused by the round
+                    new[part] = parameter.detach().numpy().astype(old.dtype)
                 parameter.data, parameter.grad = torch.empty(0, dtype=torch.float64), None
             stepped[name] = new.reshape(arrays[name].shape)
         return stepped

@@ -116,7 +116,7 @@ def test_without_out_a_run_is_named_by_its_time(tmp_path: Path) -> None:
         (["check", DIGITS, "--set", "federation.name=[/red]"], ["federation.name", "[/red]"]),
         (["check", DIGITS, "--set", "training.lr=inf"], ["training.lr", "finite"]),
         (["check", DIGITS, "--set", "network.spread_db=inf"], ["network.spread_db", "finite"]),
-        (["check", DIGITS, "--set", "task.hidden=[-1]"], ["task.digits.hidden", "greater than or equal to 1"]),
+        (["check", DIGITS, "--set", "task.hidden=[-1]"], ["task.hidden.0", "greater than or equal to 1"]),
         (["check", DIGITS, "--set", "task.hidden=[\n8]"], ["one line"]),
         (["check", DIGITS, *WITH_FLOWER, "--set", "optimizer.name=adam"], ["[optimizer]", "FedAvg makes the step itself"]),
         (
@@ -141,12 +141,13 @@ def test_a_users_mistake_gives_one_clear_message(arguments: list[str], says: lis
         assert part in done.stderr
 
 
-def test_a_folder_that_holds_a_run_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "rounds.jsonl").write_text("precious")
+@pytest.mark.parametrize("name", ["rounds.jsonl", "config.toml", "notes.txt"])
+def test_a_folder_that_holds_anything_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("precious")
     done = fedslice("simulate", DIGITS, "--out", str(tmp_path))
     assert done.returncode == 2
-    assert "holds a run already" in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["rounds.jsonl"]
+    assert "is not empty" in done.stderr
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "precious")]
 
 
 def test_a_run_whose_rounds_are_all_void_fails_and_is_kept(tmp_path: Path) -> None:
@@ -158,10 +159,12 @@ def test_a_run_whose_rounds_are_all_void_fails_and_is_kept(tmp_path: Path) -> No
     assert [record["void"] for record in records] == [True, True]
     assert all("late" in r["reason"] for record in records for r in record["rejected"])  # type: ignore[attr-defined]
     assert json.loads((folder / "summary.json").read_text())["rejected"] == 10
+    assert "late" in (folder / "report.html").read_text()
+    assert f"what was done so far is in {folder}" in done.stderr
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_ctrl_c_keeps_what_was_done(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("end", "workers"), [(signal.SIGINT, 1), (signal.SIGINT, 2), (signal.SIGTERM, 2)])
+def test_what_ends_a_run_keeps_what_was_done(tmp_path: Path, end: signal.Signals, workers: int) -> None:
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "fedslice", "simulate", DIGITS, "--rounds", "100000", "--out", str(folder)]
     running = subprocess.Popen(
@@ -171,7 +174,7 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path, workers: int) -> None:
     for line in running.stderr:
         if line.startswith("round 3/"):
             break
-    os.kill(running.pid, signal.SIGINT)
+    os.kill(running.pid, end)
     out, err = running.communicate(timeout=30)
     assert running.returncode == 130
     assert out == ""
@@ -179,9 +182,19 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path, workers: int) -> None:
     assert "Traceback" not in err
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["rounds"] == len(rounds_of(folder)) >= 3
-    page = fedslice("report", str(folder))
-    assert page.returncode == 0
-    assert Path(page.stdout.strip()).exists()
+    assert (folder / "report.html").exists()
+    assert f"what was done so far is in {folder}" in err
+
+
+def test_nobody_watching_does_not_end_a_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "fedslice", "simulate", DIGITS, "--rounds", "5", "--out", str(folder)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
+        assert running.stderr is not None
+        running.stderr.readline()
+        running.stderr.close()
+        assert running.wait(timeout=60) == 0
+    assert len(rounds_of(folder)) == 5
 
 
 def test_report_overlays_runs(tmp_path: Path) -> None:

@@ -61,15 +61,13 @@ def test_the_coordinator_waits_for_nodes_that_join_late_and_says_so(tmp_path: Pa
     assert not [e for e in events_of(tmp_path / "ours") if e["event"] == "waiting_for_nodes"]
 
 
-def test_it_does_not_wait_for_ever_and_a_second_try_may_use_the_same_folder(tmp_path: Path) -> None:
+def test_it_does_not_wait_for_ever(tmp_path: Path) -> None:
     run = run_config(tmp_path / "run", *SHORT, "federation.join_timeout_s=0.2")
     started = time.monotonic()
     with pytest.raises(RunError, match=r"3 of 11 nodes joined within 0\.2 s \(federation\.join_timeout_s\)"):
         served(run, client_app, front=lambda grid: _Joining(grid, 0, 3))
     assert time.monotonic() - started < 5
-    served(run, client_app)
-    assert len(rounds_of(tmp_path / "run")) == 2
-    with pytest.raises(UsageError, match="holds a run already"):
+    with pytest.raises(UsageError, match="is not empty"):  # what little happened is in it
         served(run, client_app)
 
 

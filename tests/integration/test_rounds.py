@@ -11,8 +11,10 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord
 
 from client.app import app as client_app
 from edge.flower import to_params, to_record
-from fedslice.core.errors import RunError
+from fedslice.core.errors import RunError, UsageError
+from server.model_file import read_arrays
 from server.registry import Introduction, Registry
+from server.run_folder import RunFolder
 from tests.integration.support import events_of, model_bytes, rounds_of, run_config, served
 
 
@@ -172,3 +174,18 @@ def test_nodes_that_join_later_get_names_of_their_own() -> None:
     nodes, _ = registry.roll_call([10, 30, 40])
     assert registry.address(7) == 40
     assert [(n.node, n.online) for n in nodes] == [(0, True), (7, True), (1, True)]
+
+
+def test_a_step_that_would_make_the_model_infinite_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no round counted"):
+        served(run_config(tmp_path, "optimizer.lr=1e300", "federation.rounds=2"), client_app)
+    assert [record["void"] for record in rounds_of(tmp_path)] == [True, True]
+    assert all(np.isfinite(array).all() for array in read_arrays(tmp_path / "model.safetensors").values())
+    refused = [event["round"] for event in events_of(tmp_path) if event["event"] == "step_refused"]
+    assert refused == [1, 2]
+
+
+def test_of_two_runs_that_want_one_folder_one_is_told(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "run", {})
+    with pytest.raises(UsageError, match="is not empty"):
+        RunFolder(tmp_path / "run", {})
