@@ -1,0 +1,132 @@
+"""What a node gets out of its resource blocks (PRBs): peak rates, rates at a SINR, and what HARQ costs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from edge.slices.spectrum import Floats, McsTable
+
+# PRBs by bandwidth in MHz at 30 kHz sub-carrier spacing (TS 38.101-1, table 5.3.2-1).
+PRBS = {5: 11, 10: 24, 15: 38, 20: 51, 25: 65, 30: 78, 40: 106, 50: 133, 60: 162, 70: 189, 80: 217, 90: 245, 100: 273}
+PRB_HZ = 12 * 30e3
+# Resource elements a second in one PRB: 14 symbols in a slot of 0.5 ms. They are fewer than its Hertz, because each
+# symbol has a cyclic prefix; a table's efficiency is in bits per resource element.
+PRB_ELEMENTS_A_S = 12 * 14 / 0.5e-3
+MAX_CODE_RATE = 948 / 1024
+THERMAL_DBM_A_HZ = -174.0
+MAX_TRANSMISSIONS = 4  # of a block by HARQ, before RLC takes over; engineering default
+_MOST_PRBS = 4096.0  # more than any carrier has: where a search for a number of PRBs ends
+_HALVINGS = 64
+
+
+def num_prbs(bandwidth_mhz: int) -> int:
+    """Return how many PRBs a carrier has at 30 kHz.
+
+    Raises:
+        ValueError: No carrier has this bandwidth.
+    """
+    if bandwidth_mhz not in PRBS:
+        known = ", ".join(map(str, PRBS))
+        raise ValueError(f"a carrier of {bandwidth_mhz} MHz is not in TS 38.101-1 table 5.3.2-1 (30 kHz); there are {known}")
+    return PRBS[bandwidth_mhz]
+
+
+def noise_dbm(noise_figure_db: float) -> float:
+    """Return the noise in one PRB in dBm."""
+    return THERMAL_DBM_A_HZ + 10.0 * float(np.log10(PRB_HZ)) + noise_figure_db
+
+
+def prb_sinr_db(power_dbm: float, path_loss_db: npt.ArrayLike, noise_figure_db: float) -> Floats:
+    """Return the SINR in dB of one PRB that gets all of `power_dbm`, antenna gains included."""
+    return power_dbm - np.asarray(path_loss_db, np.float64) - noise_dbm(noise_figure_db)
+
+
+def peak_bps(prbs: float, layers: int, modulation_order: int, overhead: float, slot_share: float) -> float:
+    """Return the peak rate in bit/s of one carrier (TS 38.306 clause 4.1.2, scaling factor 1).
+
+    Args:
+        prbs: How many PRBs.
+        layers: How many spatial layers.
+        modulation_order: Qm of the best MCS.
+        overhead: The share of resource elements that carries no data.
+        slot_share: The share of time that a TDD pattern gives this direction.
+    """
+    return layers * modulation_order * MAX_CODE_RATE * prbs * PRB_ELEMENTS_A_S * (1.0 - overhead) * slot_share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One direction between a cell and a kind of terminal.
+
+    Attributes:
+        table: The MCS table in use; link adaptation keeps to its block error rate.
+        slot_share: The share of time that the TDD pattern gives this direction.
+        overhead: The share of resource elements that carries no data.
+        layers: Spatial layers; the power is split over them.
+        power_limited: Whether the sender's power is split over its PRBs, as on the uplink. A downlink has its power
+            per PRB, whoever gets the PRB.
+    """
+
+    table: McsTable
+    slot_share: float
+    overhead: float
+    layers: int = 1
+    power_limited: bool = False
+
+    def rate_bps(self, prbs: npt.ArrayLike, sinr_db: npt.ArrayLike) -> Floats:
+        """Return the rate in bit/s in a number of PRBs; never less in more, and concave in them.
+
+        Args:
+            prbs: How many PRBs; a fraction is a share of the slots.
+            sinr_db: SINR in dB in one PRB that has all the sender's power (uplink) or its own (downlink).
+        """
+        useful = np.minimum(np.asarray(prbs, np.float64), self.useful_prbs(sinr_db))
+        sinr_per_layer_db = np.asarray(sinr_db, np.float64) - 10.0 * np.log10(self.layers)
+        if self.power_limited:
+            # Below one PRB the sender still fills a whole one, only in fewer slots.
+            sinr_per_layer_db = sinr_per_layer_db - 10.0 * np.log10(np.maximum(useful, 1.0))
+        # At the last useful PRB rounding must not push the SINR under the first MCS.
+        efficiency = self.table.efficiency(sinr_per_layer_db + 1e-9)
+        return useful * self._bps_a_prb() * efficiency
+
+    def useful_prbs(self, sinr_db: npt.ArrayLike) -> Floats:
+        """Return the PRBs over which the power still reaches the first MCS: more are left unused, as a scheduler would."""
+        margin_db = np.asarray(sinr_db, np.float64) - 10.0 * np.log10(self.layers) - self.table.lowest_sinr_db
+        reach = 10.0 ** (margin_db / 10.0) if self.power_limited else np.full_like(margin_db, np.inf)
+        return np.where(margin_db >= 0.0, reach, 0.0)
+
+    def prbs_for(self, rate_bps: npt.ArrayLike, sinr_db: npt.ArrayLike) -> Floats:
+        """Return the fewest PRBs that give a rate in bit/s at a SINR in dB; inf where no number does."""
+        rate, sinr = np.broadcast_arrays(np.asarray(rate_bps, np.float64), np.asarray(sinr_db, np.float64))
+        high = np.minimum(self.useful_prbs(sinr), _MOST_PRBS)
+        low = np.zeros_like(high)
+        within = self.rate_bps(high, sinr) >= rate
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2.0
+            enough = self.rate_bps(middle, sinr) >= rate
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return np.where(within, high, np.inf)
+
+    def _bps_a_prb(self) -> float:
+        """Return the rate in bit/s of one PRB at one bit per resource element."""
+        return PRB_ELEMENTS_A_S * self.slot_share * (1.0 - self.overhead) * goodput_share(self.table.bler_target) * self.layers
+
+
+def goodput_share(bler: float) -> float:
+    """Return the share of transmissions that bring new data.
+
+    A block is sent until it arrives, at most four times: (1 - p^4) blocks come over in 1 + p + p^2 + p^3 transmissions,
+    which is exactly 1 - p.
+    """
+    return 1.0 - bler
+
+
+def residual_bler(bler: float) -> float:
+    """Return the share of blocks that HARQ gives up on; RLC acknowledged mode sends them anew, so they are late, not lost."""
+    return float(bler**MAX_TRANSMISSIONS)
+
+
+def harq_delay_s(bler: float, round_trip_s: float) -> float:
+    """Return the mean seconds that retransmissions add, each of them one HARQ round trip."""
+    return round_trip_s * sum(bler**attempt for attempt in range(1, MAX_TRANSMISSIONS))
