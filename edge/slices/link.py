@@ -63,7 +63,7 @@ class Link:
         table: The MCS table in use; link adaptation keeps to its block error rate.
         slot_share: The share of time that the TDD pattern gives this direction.
         overhead: The share of resource elements that carries no data.
-        layers: Spatial layers; the power is split over them.
+        layers: The most spatial layers. They split the power, so only as many are used as the SINR bears.
         power_limited: Whether the sender's power is split over its PRBs, as on the uplink. A downlink has its power
             per PRB, whoever gets the PRB.
     """
@@ -81,24 +81,24 @@ class Link:
             prbs: How many PRBs; a fraction is a share of the slots.
             sinr_db: SINR in dB in one PRB that has all the sender's power (uplink) or its own (downlink).
         """
-        useful = np.minimum(np.asarray(prbs, np.float64), self.useful_prbs(sinr_db))
-        sinr_per_layer_db = np.asarray(sinr_db, np.float64) - 10.0 * np.log10(self.layers)
-        if self.power_limited:
-            # Below one PRB the sender still fills a whole one, only in fewer slots.
-            sinr_per_layer_db = sinr_per_layer_db - 10.0 * np.log10(np.maximum(useful, 1.0))
-        # At the last useful PRB rounding must not push the SINR under the first MCS.
-        efficiency = self.table.efficiency(sinr_per_layer_db + 1e-9)
-        return useful * self._bps_a_prb() * efficiency
+        number, sinr = np.asarray(prbs, np.float64), np.asarray(sinr_db, np.float64)
+        # Below one PRB an uplink still fills a whole one, only in fewer slots.
+        sharing = np.maximum(number, 1.0) if self.power_limited else np.ones_like(number)
+        streams = np.minimum(sharing * self.layers, self._most_streams(sinr))
+        # At the most streams, rounding must not push the SINR under the first MCS.
+        efficiency = self.table.efficiency(sinr - 10.0 * np.log10(np.maximum(streams, 1.0)) + 1e-9)
+        return number / sharing * streams * efficiency * self._bps_a_stream()
 
     def useful_prbs(self, sinr_db: npt.ArrayLike) -> Floats:
         """Return the PRBs over which the power still reaches the first MCS: more are left unused, as a scheduler would."""
-        margin_db = np.asarray(sinr_db, np.float64) - 10.0 * np.log10(self.layers) - self.table.lowest_sinr_db
-        reach = 10.0 ** (margin_db / 10.0) if self.power_limited else np.full_like(margin_db, np.inf)
-        return np.where(margin_db >= 0.0, reach, 0.0)
+        streams = self._most_streams(np.asarray(sinr_db, np.float64))
+        useful = np.maximum(streams / self.layers, 1.0) if self.power_limited else np.full_like(streams, np.inf)
+        return np.where(streams > 0.0, useful, 0.0)
 
     def prbs_for(self, rate_bps: npt.ArrayLike, sinr_db: npt.ArrayLike) -> Floats:
         """Return the fewest PRBs that give a rate in bit/s at a SINR in dB; inf where no number does."""
         rate, sinr = np.broadcast_arrays(np.asarray(rate_bps, np.float64), np.asarray(sinr_db, np.float64))
+        rate = rate * (1.0 - 1e-12)  # or the highest rate would be out of reach by a rounding
         high = np.minimum(self.useful_prbs(sinr), _MOST_PRBS)
         low = np.zeros_like(high)
         within = self.rate_bps(high, sinr) >= rate
@@ -108,9 +108,13 @@ class Link:
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         return np.where(within, high, np.inf)
 
-    def _bps_a_prb(self) -> float:
-        """Return the rate in bit/s of one PRB at one bit per resource element."""
-        return PRB_ELEMENTS_A_S * self.slot_share * (1.0 - self.overhead) * goodput_share(self.table.bler_target) * self.layers
+    def _most_streams(self, sinr_db: Floats) -> Floats:
+        """Return over how many streams, PRBs times layers, one power can be split until only the first MCS is left."""
+        return np.where(sinr_db >= self.table.lowest_sinr_db, 10.0 ** ((sinr_db - self.table.lowest_sinr_db) / 10.0), 0.0)
+
+    def _bps_a_stream(self) -> float:
+        """Return the rate in bit/s of one layer of one PRB at one bit a resource element."""
+        return PRB_ELEMENTS_A_S * self.slot_share * (1.0 - self.overhead) * goodput_share(self.table.bler_target)
 
 
 def goodput_share(bler: float) -> float:

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from edge.slices.link import Link
@@ -198,6 +198,7 @@ def test_no_whole_split_is_fairer(capacity: int, nodes: list[tuple[int, int]]) -
     st.floats(-40.0, 60.0),
     st.lists(st.just(0.0) | st.floats(1e-3, 273.0), min_size=3, max_size=3, unique=True),
 )
+@example(3, True, 3, -3.5625, [0.0, 1.0, 3.0])  # the highest rate there is, but for a rounding
 def test_more_prbs_never_give_less_and_each_gives_less_than_the_last(
     table: int, uplink: bool, layers: int, sinr_db: float, prbs: list[float]
 ) -> None:

@@ -146,7 +146,7 @@ def test_an_uplink_in_a_dense_factory_is_limited_by_its_power(distance_m: float,
 def test_a_near_uplink_is_linear_up_to_the_whole_carrier() -> None:
     link = Link(table=TABLES[1], slot_share=0.23, overhead=0.08, power_limited=True)
     place = Place(kind="InF-DL", farthest_m=300.0, gnb_height_m=1.5, clutter_density=0.6, clutter_size_m=2.0)
-    rates = link.rate_bps(np.arange(107), prb_sinr_db(23.0, place.path_loss_db(30.0, False, 3.7), 5.0))
+    rates = link.rate_bps(np.arange(107), prb_sinr_db(23.0, place.path_loss_db(50.0, False, 3.7), 5.0))
     assert rates[106] / 1e6 == pytest.approx(37.7, rel=0.002)
     assert np.diff(rates) == pytest.approx(np.full(106, rates[1]), rel=1e-9)
 
@@ -163,7 +163,9 @@ def test_more_prbs_than_the_power_reaches_are_left_alone() -> None:
     assert (found[21:] == link.rate_bps(20.5, sinr_db)).all()
     assert running[-1] < found[-1] < running[-1] * 1.01
     assert (link.rate_bps(prbs, table.lowest_sinr_db - 0.01) == 0).all()
-    assert link.rate_bps(0.25, 60.0) == pytest.approx(link.rate_bps(1.0, 60.0) / 4)
+    for decibels in (0.0, 5.0, 60.0):  # a quarter of the slots, with all the power in each
+        assert link.rate_bps(0.25, decibels) == pytest.approx(link.rate_bps(1.0, decibels) / 4)
+    assert link.useful_prbs([sinr_db, 0.0, -7.0]) == pytest.approx([20.5, 10 ** (-table.lowest_sinr_db / 10), 0.0])
 
 
 def test_the_prbs_that_a_rate_needs() -> None:
@@ -182,6 +184,19 @@ def test_layers_split_the_power() -> None:
     one, four = (Link(table=TABLES[2], slot_share=1.0, overhead=0.0, layers=layers) for layers in (1, 4))
     assert four.rate_bps(10, 20.0) == pytest.approx(4 * one.rate_bps(10, 20.0 - 10 * math.log10(4)), rel=1e-9)
     assert four.rate_bps(10, 60.0) == pytest.approx(4 * one.rate_bps(10, 60.0), rel=1e-12)
+
+
+@pytest.mark.parametrize("power_limited", [False, True])
+def test_a_weak_signal_is_not_split_over_layers_until_nothing_gets_through(power_limited: bool) -> None:
+    one, four = (
+        Link(table=TABLES[1], slot_share=1.0, overhead=0.0, layers=layers, power_limited=power_limited) for layers in (1, 4)
+    )
+    lowest = TABLES[1].lowest_sinr_db
+    assert four.rate_bps(10, lowest) == pytest.approx(one.rate_bps(10, lowest), rel=1e-9)
+    assert four.rate_bps(1, lowest + 10 * math.log10(3)) == pytest.approx(3 * one.rate_bps(1, lowest), rel=1e-8)
+    assert (four.rate_bps(10, np.arange(lowest, 40.0)) >= one.rate_bps(10, np.arange(lowest, 40.0)) * (1 - 1e-9)).all()
+    assert four.rate_bps(0.75, 5.0) == pytest.approx(0.75 * four.rate_bps(1, 5.0), rel=1e-12)
+    assert four.useful_prbs(lowest + 20.0) == pytest.approx(25.0 if power_limited else math.inf)
 
 
 def test_noise_in_one_prb() -> None:
