@@ -111,7 +111,7 @@ class Priority(Table):
 class Admission(Table):
     """How many terminals and PDU sessions a slice takes in (NSACF, TS 23.501 clause 5.15.11)."""
 
-    max_ues: Count = 1000
+    max_ues: Count = 1000  # engineering default, as is the next
     max_sessions: Count = 2000
 
 
@@ -187,9 +187,9 @@ class Cell(Table):
     subcarrier_khz: Literal[30] = 30
     down_share: Annotated[float, Field(gt=0, lt=1)] = 0.74  # of time; DDDSU
     up_share: Annotated[float, Field(gt=0, lt=1)] = 0.23
-    down_overhead: Share = 0.14
+    down_overhead: Share = 0.14  # engineering default, as is the next
     up_overhead: Share = 0.08
-    power_dbm: Level = 44.0  # of the whole carrier
+    power_dbm: Level = 44.0  # of the whole carrier; engineering default
     noise_figure_db: Annotated[float, Field(ge=0, le=20)] = 5.0
     receive_gain_db: Level = 0.0
     place: Place
