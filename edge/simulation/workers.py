@@ -29,6 +29,8 @@ _LEAST_REGION_BYTES = 1 << 20
 _WATCH_S = 1.0
 # What a busy worker's pipe is sure to take: waiting for it to read, while it waits for us to, would be for ever.
 _MOST_UNREAD_BYTES = 1 << 15
+# Small models train faster than this process turns round; of large ones a second reply would only take memory.
+_MOST_BYTES_AHEAD = 1 << 22
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +45,7 @@ class _Worker:
     region: mmap.mmap
     slots: tuple[mmap.mmap, mmap.mmap]
     content: RecordDict | None = None
-    turn: int = 0
+    slot: int = 0  # of the latest job
     jobs: deque[Message] = field(default_factory=deque)
 
 
@@ -60,13 +62,16 @@ class WorkerPool:
         """
         self._host, self._context_of, self._num = host, context_of, workers
         self._workers: list[_Worker] = []
+        self._ahead = True
 
     def answers(self, messages: Sequence[Message]) -> Iterator[Message]:
         """Yield a reply to each instruction, in the order in which they are ready."""
         if any(w.jobs for w in self._workers):
             raise RuntimeError("the replies of one exchange must be read, or dropped, before the next one begins")
         waiting = deque(messages)
-        self._reserve(max(2 * content_bytes(m.content) for m in messages))
+        largest = max(content_bytes(m.content) for m in messages)
+        self._ahead = largest <= _MOST_BYTES_AHEAD
+        self._reserve(2 * largest)
         try:
             self._assign(waiting)
             while busy := [w for w in self._workers if w.jobs]:
@@ -116,8 +121,9 @@ class WorkerPool:
     def _assign(self, waiting: deque[Message]) -> None:
         """Hand out jobs, in order, as long as a worker can take the next."""
         while waiting and (worker := self._ready_for(waiting[0])):
+            slot = 1 - worker.slot if worker.jobs else 0
             try:
-                header = self._packed(worker, waiting[0])
+                header = self._packed(worker, waiting[0], slot)
                 if worker.jobs and len(header) > _MOST_UNREAD_BYTES:
                     return
                 worker.pipe.send_bytes(header)
@@ -127,26 +133,26 @@ class WorkerPool:
                 needed = 2 * error.needed if isinstance(error, shared.RegionFullError) else len(worker.region)
                 self._replace(worker, needed, waiting)
             else:
+                worker.slot = slot
                 worker.jobs.append(waiting.popleft())
-                worker.turn = 1 - worker.turn
 
     def _ready_for(self, message: Message) -> _Worker | None:
         """Return a worker that can take a job: an idle one or else, if it has the job's content, one with a single job."""
         node = message.metadata.dst_node_id
         if any(job.metadata.dst_node_id == node for w in self._workers for job in w.jobs):
             return None  # what the node keeps is on its way
-        able = [w for w in self._workers if not w.jobs or (len(w.jobs) == 1 and w.content is message.content)]
+        able = [w for w in self._workers if not w.jobs or (self._ahead and len(w.jobs) == 1 and w.content is message.content)]
         return min(able, key=lambda w: len(w.jobs), default=None)
 
-    def _packed(self, worker: _Worker, message: Message) -> bytes:
+    def _packed(self, worker: _Worker, message: Message, slot: int) -> bytes:
         """Put what a job needs into a worker's memory, and return the rest as its header."""
         described = None  # the worker has it: a cohort shares one content
         if worker.content is not message.content:
             described, _ = shared.pack(message.content, worker.region, 0)
             worker.content = message.content
         context = self._context_of(message.metadata.dst_node_id)
-        state, _ = shared.pack(context.state, worker.slots[worker.turn], 0)
-        header = {"metadata": metadata_fields(message), "content": described, "state": state, "slot": worker.turn}
+        state, _ = shared.pack(context.state, worker.slots[slot], 0)
+        header = {"metadata": metadata_fields(message), "content": described, "state": state, "slot": slot}
         return shared.encode(header)
 
     def _take(self, worker: _Worker, waiting: deque[Message]) -> Message | None:

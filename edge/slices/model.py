@@ -16,6 +16,8 @@ from fedslice.core.records import NodeId
 from fedslice.core.seeds import rng
 
 Direction = Literal["down", "up"]
+_CHUNK = 64  # blocks of one coherence time
+_CHUNKS_KEPT = 4  # chunks a node and direction
 
 
 class SliceConfig(Table):
@@ -70,8 +72,7 @@ class Network:
             raise ValueError(f"nodes.profiles: no slice is called {min(unknown)}; there are {', '.join(slices)}")
         self._config, self._seed = config, seed
         self._slices = [slices[p.slice] for p in nodes]
-        # Fading is read several times within one coherence time.
-        self._fading_db = lru_cache(maxsize=4096)(self._draw_fading_db)
+        self._fading_db = lru_cache(maxsize=2 * _CHUNKS_KEPT * len(nodes))(self._draw_fading_db)
         self._place_db = [config.spread_db * float(rng(seed, "place", n).standard_normal()) for n in range(len(nodes))]
 
     def slice_of(self, node: NodeId) -> SliceConfig:
@@ -82,7 +83,8 @@ class Network:
         """Return the rate of a node in bit/s at a moment of the virtual clock."""
         carrier = self._slices[node]
         nominal = carrier.down_bps if direction == "down" else carrier.up_bps
-        fading_db = self._fading_db(node, direction, math.floor(at_s / self._config.coherence_s))
+        chunk, block = divmod(math.floor(at_s / self._config.coherence_s), _CHUNK)
+        fading_db = self._fading_db(node, direction, chunk)[block]
         return nominal * 10 ** ((self._place_db[node] + fading_db) / 10)
 
     def transfer_time(self, node: NodeId, direction: Direction, num_bytes: int, at_s: float) -> float:
@@ -92,5 +94,7 @@ class Network:
         """
         return self._slices[node].latency_ms / 1000 + 8 * num_bytes / self.rate_bps(node, direction, at_s)
 
-    def _draw_fading_db(self, node: NodeId, direction: Direction, block: int) -> float:
-        return self._config.fading_db * float(rng(self._seed, "fading", node, direction, block).standard_normal())
+    def _draw_fading_db(self, node: NodeId, direction: Direction, chunk: int) -> list[float]:
+        """Return a run of blocks at once: to make a generator takes longer than to draw from it."""
+        draws = rng(self._seed, "fading", node, direction, chunk).standard_normal(_CHUNK)
+        return [float(self._config.fading_db * draw) for draw in draws]
