@@ -1,6 +1,6 @@
 """What kinds of node there are, and which kind each node is."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -31,10 +31,9 @@ _DEFAULT = [
 
 
 class NodesConfig(Table):
-    """How many nodes there are, of which kinds, and what their reports rest on."""
+    """How many nodes there are, and of which kinds."""
 
     count: Annotated[int, Field(ge=1, le=100_000)] = 10
-    reports: Literal["modelled"] = "modelled"
     profiles: Annotated[list[NodeProfile], Field(min_length=1)] = _DEFAULT
 
 
