@@ -7,6 +7,7 @@ from fedslice.core.config import Table
 from fedslice.core.federation import FederationConfig
 from server.aggregation import AggregationConfig, FlowerRuleConfig, GuardConfig, MeanConfig, OptimizerConfig, SgdConfig
 from server.selection import LossAndSpeedConfig, SelectionConfig
+from server.slicing import SlicingConfig, StaticConfig
 
 
 class ServerConfig(Table):
@@ -17,7 +18,8 @@ class ServerConfig(Table):
     guard: GuardConfig = GuardConfig()
     aggregation: AggregationConfig = Field(default_factory=MeanConfig)
     optimizer: OptimizerConfig = Field(default_factory=SgdConfig)
-    network: NetworkConfig = NetworkConfig()
+    network: NetworkConfig = Field(default_factory=lambda: NetworkConfig.model_validate({}))
+    slicing: SlicingConfig = Field(default_factory=StaticConfig)
     nodes: NodesConfig = NodesConfig()
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from flwr.serverapp import Grid
 
 from edge.flower import to_record
 from edge.simulation import TimedGrid
-from edge.slices import Network, profiles
+from edge.slices import Demand, Network, profiles
 from fedslice.core.errors import RunError
 from fedslice.core.events import EventLog
 from fedslice.core.params import Model
@@ -46,7 +46,8 @@ class Coordinator:
         registry = Registry(lambda addresses: queries.introduce(self._grid, addresses), self._predicted_s)
         self._strategy = Strategy(config, registry)
         self._strategy.tell = events.emit
-        self._grid = TimedGrid(grid, self._network, nodes, registry.names, registry.work)
+        slicing, close_at = config.slicing.build(), config.federation.close_at
+        self._grid = TimedGrid(grid, self._network, nodes, registry.names, registry.work, slicing, close_at)
 
     def run(self) -> Summary:
         """Run all rounds. What was done is written whatever happens.
@@ -100,8 +101,9 @@ class Coordinator:
         """Return how long a first round would take a node: what policies know before they have seen it."""
         if node >= len(self._speeds):
             return 0.0
-        transfers = (self._network.transfer_time(node, d, self._model_bytes, 0.0) for d in ("down", "up"))
-        return sum(transfers) + intro.num_processed / self._speeds[node]
+        compute_s = intro.num_processed / self._speeds[node]
+        size = self._model_bytes
+        return self._network.alone_s(Demand(node=node, bytes_down=size, compute_s=compute_s, bytes_up=size))
 
     def _commit(self, number: int, model: Model) -> None:
         s = self._strategy

@@ -19,6 +19,7 @@ from fedslice.core.records import NodeId, RoundRecord
 from fedslice.core.seeds import rng
 from server.ledger import Ledger, slice_use
 from server.parts import Parts
+from server.slicing import bound_s
 
 
 def run_round(number: int, model: Model, strategy: Parts, grid: TimedGrid) -> tuple[Model, RoundRecord]:
@@ -33,6 +34,7 @@ def run_round(number: int, model: Model, strategy: Parts, grid: TimedGrid) -> tu
     new_model, ledger = close_round(number, model, strategy, cohort, replies)
     phase, ended_s = grid.phase, grid.clock.now_s
     strategy.tell("timings", round=number, nodes=phase.rows())
+    strategy.tell("radio", round=number, **grid.radio())
     evaluated = evaluate(number, new_model or model, strategy, grid) if strategy.is_due(number) else {}
     record = RoundRecord(
         round=number,
@@ -48,6 +50,8 @@ def run_round(number: int, model: Model, strategy: Parts, grid: TimedGrid) -> tu
         train=ledger.metrics(),
         evaluate=evaluated,
         void=new_model is None,
+        round_s=phase.duration_s,
+        bound_s=bound_s(phase.traffic.start) if phase.traffic else None,
     )
     return new_model or model, record
 

@@ -1,6 +1,7 @@
 """Fake run folders that look like real ones: a model that learns, nodes that are late, odd or refused."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from fedslice.core.records import as_json
 
 SLICES = ("embb", "urllc", "mmtc")
 REASONS = ("not finite: entry w holds a NaN", "norm: the change has norm 31.2, the limit is 4", "weight: 0 is not in (0, 1e+06]")
+STEP_S = 0.1
 Rounds = list[dict[str, Any]]
 
 
@@ -30,6 +32,7 @@ def fake_run(
     slices: Sequence[str] = SLICES,
     reasons: Sequence[str] = REASONS,
     finished: bool = True,
+    radio: bool = True,
 ) -> Rounds:
     """Write a run folder and return its rounds as written."""
     folder.mkdir(parents=True)
@@ -42,8 +45,10 @@ def fake_run(
         _add_metrics(record, float("nan") if record["round"] in gaps else level)
         record["void"] = record["round"] in void
     _add_costs(records, rng, home)
-    (folder / "rounds.jsonl").write_text("".join(_line(record) for record in records), encoding="utf-8")
     _write_events(folder, rng, home, evaluated=finished)
+    if radio:
+        _add_radio(folder, records, np.random.default_rng(seed), home)
+    (folder / "rounds.jsonl").write_text("".join(_line(record) for record in records), encoding="utf-8")
     if finished:
         _write_summary(folder, name, seed, records)
     return records
@@ -108,6 +113,39 @@ def _write_events(folder: Path, rng: np.random.Generator, home: Mapping[int, str
         metrics = {"f1": level, "accuracy": level / 2 + 0.5, "loss": 1.2 - level}
         lines.append({"at": 9.0, "event": "node_evaluated", "node": node, "metrics": metrics, "num_examples": 50})
     (folder / "events.jsonl").write_text("".join(map(_line, lines)), encoding="utf-8")
+
+
+def _add_radio(folder: Path, records: Rounds, rng: np.random.Generator, home: Mapping[int, str]) -> None:
+    """Tell how the radio carried each round: it was busy until a second and a half before the round's end."""
+    lines = []
+    distance = {node: float(rng.random()) for node in home}
+    for record in records:
+        record["round_s"] = round(max(item["busy_s"] for item in record["slices"].values()), 4)
+        record["bound_s"] = round(record["round_s"] / (1.2 + float(rng.random())), 4)
+        from_s = round(record["virtual_s"] - 1.5 - record["round_s"], 4)
+        steps = math.ceil(record["round_s"] / STEP_S)
+        users = [*sorted(record["slices"]), f"{min(home.values())} (background)"]
+        shares = {way: _shares(rng, users, steps) for way in ("up", "down")}
+        nodes = {str(node): _link(rng, distance[node]) for node in record["selected"]}
+        latency = {name: {"down": 4.5 + place, "up": 11.0 + 6 * place} for place, name in enumerate(sorted(record["slices"]))}
+        event = {"at": 3.0, "event": "radio", "round": record["round"], "from_s": from_s, "step_s": STEP_S}
+        lines.append(event | shares | {"nodes": nodes, "latency_ms": latency})
+    with (folder / "events.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(map(_line, lines))
+
+
+def _shares(rng: np.random.Generator, users: Sequence[str], steps: int) -> dict[str, list[float]]:
+    # One more than there are users: some PRBs lie idle.
+    drawn = rng.dirichlet(np.full(len(users) + 1, 6.0), steps)
+    return {user: [round(float(share), 4) for share in drawn[:, place]] for place, user in enumerate(users)}
+
+
+def _link(rng: np.random.Generator, distance: float) -> dict[str, float]:
+    link = {}
+    for way, best_db in (("up", 27.0), ("down", 36.0)):
+        link[f"sinr_{way}_db"] = sinr_db = round(best_db - 25 * distance + float(rng.normal()), 2)
+        link[f"{way}_bps"] = round(3e6 * math.log2(1 + 10 ** (sinr_db / 10)) * (0.4 + float(rng.random())), 1)
+    return link
 
 
 def _write_summary(folder: Path, name: str, seed: int, records: Rounds) -> None:

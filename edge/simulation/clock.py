@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from edge.slices import Traffic
 from fedslice.core.records import NodeId
 
 
@@ -32,13 +33,16 @@ class Timing:
 
 @dataclass(slots=True)
 class Phase:
-    """One exchange: who took how long. Filled while the replies are read."""
+    """One exchange: who took how long, filled while the replies are read, and what the cell carried, known beforehand."""
 
+    from_s: float = 0.0
+    duration_s: float = 0.0
     timings: dict[NodeId, Timing] = field(default_factory=dict)
+    traffic: Traffic | None = None
 
     def rows(self) -> dict[NodeId, dict[str, float]]:
-        """Return each node's seconds of download, computing and upload, in node order."""
-        parts = ("download_s", "compute_s", "upload_s")
+        """Return each node's seconds of download, computing and upload, and its energy, in node order."""
+        parts = ("download_s", "compute_s", "upload_s", "joules")
         return {node: {part: getattr(self.timings[node], part) for part in parts} for node in sorted(self.timings)}
 
     @property

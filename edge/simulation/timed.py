@@ -1,6 +1,8 @@
 """The modelled network in front of any grid: it says when each reply arrives, and who is late."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from flwr.app import Message
 from flwr.common.constant import ErrorCode
@@ -8,19 +10,23 @@ from flwr.serverapp import Grid
 
 from edge.flower import content_bytes, error_reply
 from edge.simulation.clock import Phase, Timing, VirtualClock
-from edge.slices import Network, NodeProfile
+from edge.slices import Demand, Network, NodeProfile, Slicing, radio_fields
 from edge.wrapper import GridWrapper
 from fedslice.core.records import NodeId
 
 LATE = "late: the reply came after the deadline"
+CLOSED = "late: the reply came after the round had closed at {num} of {total}"
+LOST = "lost: the node's link did not come back in a week"
 _PATIENCE_S = 3600.0  # on the wall's clock, as in Flower's own Strategy.start; a deadline is on the virtual one
+_SHORT_REPLY_BYTES = 1000  # of whatever is not trained; nobody's clock runs on it
 
 
 class TimedGrid(GridWrapper):
     """Times every exchange by the slice model, so that durations and deadlines are the same on any grid.
 
-    Each send-and-receive is one phase: all its transfers start when the phase does, and the clock then
-    moves to the last arrival, or to the deadline if somebody missed it.
+    Each send-and-receive is one phase. Its transfers share the cell, so all of it is timed before it begins, from what
+    is known then: what is sent, how much each node says that it computes, and that an update is as large as the node's
+    last one or, at first, as the model. The clock then moves to the last arrival, or to the moment that closed the phase.
     """
 
     def __init__(
@@ -30,19 +36,26 @@ class TimedGrid(GridWrapper):
         nodes: Sequence[NodeProfile],
         names: Mapping[int, NodeId],
         work: Callable[[NodeId], int],
+        slicing: Slicing | None = None,
+        close_at: float = 1.0,
     ) -> None:
         """Stand in front of a grid.
 
         Args:
             inner: The grid that really carries.
-            network: How long a transfer takes.
+            network: How long transfers take.
             nodes: The profile of each node, by node id.
             names: Node ids by the addresses that the grid uses; read at each exchange. Whoever is not in it,
                 or has no profile, such as the evaluator beside the coordinator, is reached in no time.
             work: Says how many examples a round of training makes a node compute on.
+            slicing: Steers the uplink while a cohort trains.
+            close_at: The share of a cohort, in 0..1, whose updates close a round; the others are late.
         """
         super().__init__(inner)
         self._network, self._nodes, self._names, self._work = network, nodes, names, work
+        self._slicing, self._close_at = slicing, close_at
+        self._latency_ms = network.latency_ms()
+        self._update_bytes: dict[NodeId, int] = {}
         self.clock = VirtualClock()
         self.phase = Phase()
 
@@ -52,11 +65,9 @@ class TimedGrid(GridWrapper):
         The grid behind is given its own, much longer time: however slow it really is, the same nodes are late.
         """
         instructions = {message.metadata.dst_node_id: message for message in messages}
-        self.phase = Phase()
-        sizes: dict[int, int] = {}
-        for instruction in instructions.values():
-            # The cohort shares one content: it is measured once.
-            sizes.setdefault(id(instruction.content), content_bytes(instruction.content))
+        self.phase = Phase(from_s=self.clock.now_s)
+        planned = self._plan(list(instructions.values()))
+        closed_s, reason = self._closing(instructions, planned, timeout)
         waiting = set(instructions)
         try:
             for reply in self.inner.send_and_receive(list(instructions.values()), timeout=_PATIENCE_S):
@@ -67,36 +78,99 @@ class TimedGrid(GridWrapper):
                 if reply.metadata.src_node_id != address:
                     reply = error_reply(instruction, reply.error.code, reply.error.reason or "")
                 waiting.discard(address)
-                timing = self._time(instruction, sizes[id(instruction.content)], reply, timeout)
-                yield error_reply(instruction, ErrorCode.MESSAGE_UNAVAILABLE, LATE) if timing.late else reply
+                late = self._note(instruction, planned, reply, closed_s)
+                yield error_reply(instruction, ErrorCode.MESSAGE_UNAVAILABLE, reason) if late else reply
                 del reply  # or it would stay in memory beside the next one
         finally:
-            last = max((t.total_s for t in self.phase.timings.values() if not t.late), default=0.0)
+            last_s = max((t.total_s for t in self.phase.timings.values() if not t.late), default=0.0)
             missed = bool(waiting) or any(t.late for t in self.phase.timings.values())
-            self.clock.now_s += timeout if missed and timeout is not None else last
+            self.phase.duration_s = closed_s if missed and math.isfinite(closed_s) else last_s
+            self.clock.now_s += self.phase.duration_s
 
-    def _time(self, instruction: Message, bytes_down: int, reply: Message, timeout: float | None) -> Timing:
-        """Return what one reply took, and remember it. A failed node downloaded, and sent nothing worth counting."""
+    def radio(self) -> dict[str, Any]:
+        """Return the fields of the last phase's `radio` event; none if nobody was reached over the cell."""
+        if self.phase.traffic is None:
+            return {}
+        fields = radio_fields(self.phase.traffic, self.phase.duration_s)
+        for node, timing in self.phase.timings.items():
+            for way, num_bytes, seconds in (
+                ("down", timing.bytes_down, timing.download_s),
+                ("up", timing.bytes_up, timing.upload_s),
+            ):
+                fields["nodes"][str(node)][f"{way}_bps"] = 8.0 * num_bytes / seconds if seconds else math.nan
+        return {"from_s": self.phase.from_s, **fields, "latency_ms": self._latency_ms}
+
+    def _plan(self, instructions: Sequence[Message]) -> dict[NodeId, Timing]:
+        """Return what each node's part will take, by what is known before it begins."""
+        sizes: dict[int, int] = {}
+        demands = []
+        for instruction in instructions:
+            node = self._names.get(instruction.metadata.dst_node_id)
+            if node is None or node >= len(self._nodes):
+                continue
+            # The cohort shares one content: it is measured once.
+            if (key := id(instruction.content)) not in sizes:
+                sizes[key] = content_bytes(instruction.content)
+            trains = instruction.metadata.message_type.startswith("train")
+            demands.append(
+                Demand(
+                    node=node,
+                    bytes_down=sizes[key],
+                    compute_s=self._work(node) / self._nodes[node].examples_per_s if trains else 0.0,
+                    bytes_up=self._update_bytes.get(node, sizes[key]) if trains else _SHORT_REPLY_BYTES,
+                )
+            )
+        if not demands:
+            return {}
+        demands.sort(key=lambda demand: demand.node)  # sums must not depend on the order of instructions
+        trained = any(m.metadata.message_type.startswith("train") for m in instructions)
+        traffic = self.phase.traffic = self._network.carry(demands, self.clock.now_s, self._slicing if trained else None)
+        parts = zip(demands, traffic.download_s.tolist(), traffic.compute_s.tolist(), traffic.upload_s.tolist(), strict=True)
+        return {
+            demand.node: Timing(download_s=down, compute_s=compute, upload_s=up, bytes_down=demand.bytes_down)
+            for demand, down, compute, up in parts
+        }
+
+    def _closing(
+        self, instructions: Mapping[int, Message], planned: Mapping[NodeId, Timing], timeout: float | None
+    ) -> tuple[float, str]:
+        """Return when the phase closes, in s after it began, and what is said to those that come later."""
+        deadline_s = math.inf if timeout is None else timeout
+        reason = LOST if timeout is None else LATE
+        trains = any(m.metadata.message_type.startswith("train") for m in instructions.values())
+        num = math.ceil(self._close_at * len(planned) - 1e-9)  # 0.55 of 20 is 11, whatever it rounds to
+        if trains and 0 < num < len(planned):
+            enough_s = sorted(t.total_s for t in planned.values())[num - 1]
+            if enough_s < deadline_s:
+                return enough_s, CLOSED.format(num=num, total=len(planned))
+        return deadline_s, reason
+
+    def _note(self, instruction: Message, planned: Mapping[NodeId, Timing], reply: Message, closed_s: float) -> bool:
+        """Remember what one reply took, and return whether it was late. A failed node loaded, and sent nothing."""
         node = self._names.get(instruction.metadata.dst_node_id)
-        if node is None or node >= len(self._nodes):
-            return Timing()
-        profile, start = self._nodes[node], self.clock.now_s
-        bytes_up = 0 if reply.has_error() else content_bytes(reply.content)
-        download_s = self._network.transfer_time(node, "down", bytes_down, start)
-        trained = instruction.metadata.message_type.startswith("train") and not reply.has_error()
-        compute_s = self._work(node) / profile.examples_per_s if trained else 0.0
-        upload_s = self._network.transfer_time(node, "up", bytes_up, start + download_s + compute_s)
+        if node is None or node not in planned:
+            return False
+        part, profile = planned[node], self._nodes[node]
+        compute_s, upload_s, bytes_up = part.compute_s, part.upload_s, 0
+        if reply.has_error():
+            compute_s = upload_s = 0.0
+        else:
+            bytes_up = content_bytes(reply.content)
+            if instruction.metadata.message_type.startswith("train"):
+                self._update_bytes[node] = bytes_up
+        total_s = part.download_s + compute_s + upload_s
+        spent = zip((part.download_s, compute_s, upload_s), (profile.idle_w, profile.compute_w, profile.transmit_w), strict=True)
         timing = Timing(
-            download_s=download_s,
+            download_s=part.download_s,
             compute_s=compute_s,
             upload_s=upload_s,
-            bytes_down=bytes_down,
+            bytes_down=part.bytes_down,
             bytes_up=bytes_up,
-            joules=download_s * profile.idle_w + compute_s * profile.compute_w + upload_s * profile.transmit_w,
-            late=timeout is not None and download_s + compute_s + upload_s > timeout,
+            joules=sum(seconds * watts for seconds, watts in spent if math.isfinite(seconds)),
+            late=total_s > closed_s or math.isinf(total_s),
         )
         self.phase.timings[node] = timing
-        return timing
+        return timing.late
 
 
 def _sender(reply: Message, instructions: Mapping[int, Message]) -> int | None:

@@ -1,6 +1,24 @@
 """5G slices: how long a node's transfers and computing take."""
 
-from edge.slices.model import Direction, Network, NetworkConfig, SliceConfig
+from edge.slices.model import Background, Network, NetworkConfig
 from edge.slices.nodes import NodeProfile, NodesConfig, profiles
+from edge.slices.profile import Direction
+from edge.slices.radio_log import radio_fields
+from edge.slices.traffic import Demand, Traffic
+from edge.slices.uplink import Grant, Slicing, Uplink
 
-__all__ = ["Direction", "Network", "NetworkConfig", "NodeProfile", "NodesConfig", "SliceConfig", "profiles"]
+__all__ = [
+    "Background",
+    "Demand",
+    "Direction",
+    "Grant",
+    "Network",
+    "NetworkConfig",
+    "NodeProfile",
+    "NodesConfig",
+    "Slicing",
+    "Traffic",
+    "Uplink",
+    "profiles",
+    "radio_fields",
+]

@@ -1,6 +1,6 @@
 """How the radio channel of nodes moves: shadowing over distance, fading over time, outages and handovers.
 
-Every draw comes from a generator that the caller passes in, and every path is an array of steps by nodes.
+Every draw comes from a generator that the caller passes in.
 """
 
 import math
@@ -13,6 +13,7 @@ from pydantic import Field
 from edge.slices.pathloss import Bools, Floats, Place, Positive
 from fedslice.core.config import Table
 
+_WAVES = 16  # a node; enough for tails that are normal within a few percent
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -52,71 +53,35 @@ class Dynamics(Table):
     handover: Interruptions = Interruptions(mean_up_s=60.0, median_down_s=0.05, log_sigma=0.0)
 
 
-def lines_of_sight(place: Place, distance_2d_m: npt.ArrayLike, rng: np.random.Generator) -> Bools:
-    """Draw which nodes see the antenna."""
-    probability = place.los_probability(distance_2d_m)
-    return np.asarray(rng.random(probability.shape) < probability)
-
-
 def obstructions_db(place: Place, num_nodes: int, rng: np.random.Generator) -> Floats:
     """Draw the loss in dB of what stands around each node, such as a machine or a cabinet."""
     return np.where(rng.random(num_nodes) < place.obstructed_share, place.obstruction_db, 0.0)
 
 
-def autoregressive(correlation: npt.ArrayLike, rng: np.random.Generator, before: npt.ArrayLike | None = None) -> Floats:
-    """Draw paths of a first-order autoregressive process whose every value is standard normal.
+class Wander:
+    """A Gauss-Markov value of each node along one way, be it time or distance, that can be asked for anywhere on it.
 
-    Args:
-        correlation: Of each step with the step before it, in 0..1, steps by nodes.
-        rng: Where the draws come from.
-        before: The value of each node before the first step, to go on from; without it the first step is drawn afresh.
-
-    Returns:
-        The paths, steps by nodes.
+    A stationary Gaussian process with the autocorrelation exp(-|d|) is the one that is also Markov (Doob, 1942). A sum
+    of waves has it in the mean if their frequencies are Cauchy-distributed (sums of sinusoids: Cai and Giannakis, IEEE
+    Trans. Veh. Technol. 52(6), 2003). So there is no state to keep, and no step that must be drawn before another.
     """
-    rho = np.asarray(correlation, np.float64)
-    noise = rng.standard_normal(rho.shape) * np.sqrt(1.0 - rho**2)
-    last = rng.standard_normal(rho.shape[1:]) if before is None else np.asarray(before, np.float64)
-    paths = np.empty_like(rho)
-    for step in range(len(rho)):  # each step needs the one before; nodes go together
-        last = paths[step] = rho[step] * last + noise[step]
-    return paths
 
+    def __init__(self, num_nodes: int, length: float, rng: np.random.Generator) -> None:
+        """Draw the waves of each node.
 
-def shadowing(moved_m: npt.ArrayLike, decorrelation_m: float, rng: np.random.Generator, before: Floats | None = None) -> Floats:
-    """Draw shadowing along the way of nodes, in standard deviations (TR 38.901 clause 7.4.4).
+        Args:
+            num_nodes: How many nodes, each independent of the others.
+            length: The distance, or time, over which the correlation falls to 1/e.
+            rng: Where the draws come from.
+        """
+        self._frequency = rng.standard_cauchy((num_nodes, _WAVES)) / length
+        self._phase = rng.uniform(0.0, 2.0 * math.pi, (num_nodes, _WAVES))
 
-    The correlation over a distance is exp(-distance / decorrelation), whatever the steps in between: a node that
-    stands keeps its shadow. Multiply by `Place.shadow_sigma_db`.
-
-    Args:
-        moved_m: How far each node moved in each step, in m, steps by nodes.
-        decorrelation_m: The distance in m over which the correlation falls to 1/e.
-        rng: Where the draws come from.
-        before: As in `autoregressive`.
-    """
-    return autoregressive(np.exp(-np.asarray(moved_m, np.float64) / decorrelation_m), rng, before)
-
-
-def fading_db(
-    dynamics: Dynamics, step_s: float, shape: tuple[int, int], rng: np.random.Generator, before_db: Floats | None = None
-) -> Floats:
-    """Draw the Gauss-Markov fading in dB of nodes over time.
-
-    It stands for Rayleigh fading averaged over a wide band: F becomes a F + sqrt(1 - a^2) N(0, sigma), a = exp(-step / tau).
-
-    Args:
-        dynamics: Its spread and coherence time.
-        step_s: The time in s between two steps.
-        shape: How many steps, how many nodes.
-        rng: Where the draws come from.
-        before_db: The fading in dB of each node before the first step, to go on from.
-    """
-    correlation = np.full(shape, math.exp(-step_s / dynamics.coherence_s))
-    if dynamics.fading_db == 0.0:
-        return np.zeros(shape)
-    before = None if before_db is None else before_db / dynamics.fading_db
-    return dynamics.fading_db * autoregressive(correlation, rng, before)
+    def at(self, where: npt.ArrayLike, nodes: npt.NDArray[np.intp]) -> Floats:
+        """Return the value of each of some nodes, standard normal, at one place for all or one for each."""
+        place = np.asarray(where, np.float64)[..., None]
+        values: Floats = np.cos(place * self._frequency[nodes] + self._phase[nodes]).sum(axis=-1)
+        return math.sqrt(2.0 / _WAVES) * values
 
 
 def interruptions(kind: Interruptions, num_nodes: int, horizon_s: float, rng: np.random.Generator) -> Floats:

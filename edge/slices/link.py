@@ -1,11 +1,13 @@
 """What a node gets out of its resource blocks (PRBs): peak rates, rates at a SINR, and what HARQ costs."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import lambertw
 
-from edge.slices.spectrum import Floats, McsTable
+from edge.slices.spectrum import SHANNON_SHARE, Floats, McsTable
 
 # PRBs by bandwidth in MHz at 30 kHz sub-carrier spacing (TS 38.101-1, table 5.3.2-1).
 PRBS = {5: 11, 10: 24, 15: 38, 20: 51, 25: 65, 30: 78, 40: 106, 50: 133, 60: 162, 70: 189, 80: 217, 90: 245, 100: 273}
@@ -16,8 +18,7 @@ PRB_ELEMENTS_A_S = 12 * 14 / 0.5e-3
 MAX_CODE_RATE = 948 / 1024
 THERMAL_DBM_A_HZ = -174.0
 MAX_TRANSMISSIONS = 4  # of a block by HARQ, before RLC takes over; engineering default
-_MOST_PRBS = 4096.0  # more than any carrier has: where a search for a number of PRBs ends
-_HALVINGS = 64
+_ROUNDING_DB = 1e-9
 
 
 def num_prbs(bandwidth_mhz: int) -> int:
@@ -86,7 +87,7 @@ class Link:
         sharing = np.maximum(number, 1.0) if self.power_limited else np.ones_like(number)
         streams = np.minimum(sharing * self.layers, self._most_streams(sinr))
         # At the most streams, rounding must not push the SINR under the first MCS.
-        efficiency = self.table.efficiency(sinr - 10.0 * np.log10(np.maximum(streams, 1.0)) + 1e-9)
+        efficiency = self.table.efficiency(sinr - 10.0 * np.log10(np.maximum(streams, 1.0)) + _ROUNDING_DB)
         return number / sharing * streams * efficiency * self._bps_a_stream()
 
     def useful_prbs(self, sinr_db: npt.ArrayLike) -> Floats:
@@ -98,15 +99,28 @@ class Link:
     def prbs_for(self, rate_bps: npt.ArrayLike, sinr_db: npt.ArrayLike) -> Floats:
         """Return the fewest PRBs that give a rate in bit/s at a SINR in dB; inf where no number does."""
         rate, sinr = np.broadcast_arrays(np.asarray(rate_bps, np.float64), np.asarray(sinr_db, np.float64))
-        rate = rate * (1.0 - 1e-12)  # or the highest rate would be out of reach by a rounding
-        high = np.minimum(self.useful_prbs(sinr), _MOST_PRBS)
-        low = np.zeros_like(high)
-        within = self.rate_bps(high, sinr) >= rate
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2.0
-            enough = self.rate_bps(middle, sinr) >= rate
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        return np.where(within, high, np.inf)
+        one_bps = self.rate_bps(1.0, sinr)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            needed = np.where(rate > 0.0, rate / one_bps, 0.0)  # a share of one PRB, or a downlink's, is linear
+        if not self.power_limited:
+            return needed
+        needed = np.where(needed > 1.0, self._split(rate / self._bps_a_stream(), sinr) / self.layers, needed)
+        # Without the slack the highest rate would be out of reach by a rounding.
+        within = rate * (1.0 - 1e-12) <= self.rate_bps(self.useful_prbs(sinr), sinr)
+        return np.where(within, needed, np.inf)
+
+    def _split(self, bits_a_element: Floats, sinr_db: Floats) -> Floats:
+        """Return over how many streams a power is split to carry so many bits in a resource element of all together.
+
+        With n streams these are n SHANNON_SHARE log2(1 + S / n). For u = S / n it means ln(1 + u) = y u, so that
+        u = -W(-y exp(-y)) / y - 1 by the lower branch of Lambert's W. Where the best MCS bounds a stream, it is linear.
+        """
+        power = 10.0 ** ((sinr_db + _ROUNDING_DB) / 10.0)
+        bounded = bits_a_element / self.table.top_efficiency
+        with np.errstate(divide="ignore", invalid="ignore"):
+            y = bits_a_element * math.log(2.0) / (SHANNON_SHARE * power)
+            shared = power / (-lambertw(-y * np.exp(-y), -1).real / y - 1.0)
+        return np.where(np.isnan(shared), np.inf, np.maximum(bounded, shared))
 
     def _most_streams(self, sinr_db: Floats) -> Floats:
         """Return over how many streams, PRBs times layers, one power can be split until only the first MCS is left."""

@@ -1,100 +1,179 @@
-"""The simulated radio, first form: each node has its slice's rate, its own place and a fading channel.
-
-`Network.transfer_time` is the door; everything behind it may grow.
-"""
+"""The network between the coordinator and its nodes: one cell, its slices, and who shares them."""
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field, model_validator
 
-from edge.slices.nodes import NodeProfile, Positive
-from fedslice.core.config import Table
+from edge.slices.admission import Applicant, Outcome, admit
+from edge.slices.lane import Lane
+from edge.slices.latency import Latency, Repeats, one_way
+from edge.slices.nodes import NodeProfile
+from edge.slices.profile import Direction, Profile, SliceProfile
+from edge.slices.terminals import Spot, Terminals
+from edge.slices.traffic import Demand, Exchange, Traffic, Users
+from edge.slices.uplink import Slicing
+from fedslice.core.config import Table, load, located
 from fedslice.core.records import NodeId
-from fedslice.core.seeds import rng
 
-Direction = Literal["down", "up"]
-_CHUNK = 64  # blocks of one coherence time
-_CHUNKS_KEPT = 4  # chunks a node and direction
+Offered = Annotated[float, Field(ge=0, allow_inf_nan=True)]  # bit/s; inf takes what it gets
 
 
-class SliceConfig(Table):
-    """What a slice gives one node. SST as in TS 23.501 table 5.15.2.2-1: 1 eMBB, 2 URLLC, 3 MIoT."""
+class Background(Table):
+    """Terminals beside the federation's: so many in a slice, each offering so many bit/s, or with inf taking what it gets."""
 
-    name: str
-    sst: Annotated[int, Field(ge=0, le=255)]
-    down_bps: Positive
-    up_bps: Positive
-    latency_ms: Annotated[float, Field(ge=0, le=1e6)]
-
-
-_DEFAULT = [
-    SliceConfig(name="embb", sst=1, down_bps=60e6, up_bps=15e6, latency_ms=15),
-    SliceConfig(name="urllc", sst=2, down_bps=10e6, up_bps=5e6, latency_ms=4),
-    SliceConfig(name="mmtc", sst=3, down_bps=1.5e6, up_bps=0.5e6, latency_ms=60),
-]
+    slice: str
+    num_users: Annotated[int, Field(ge=1, le=10_000)] = 1
+    down_bps: Offered = 0.0
+    up_bps: Offered = 0.0
+    distance_m: Annotated[float, Field(gt=0)] | None = None
 
 
-class NetworkConfig(Table):
-    """The slices, and how much nodes and moments differ within one."""
+class NetworkConfig(Profile):
+    """A cell, its slices, and who else uses it.
 
-    slices: Annotated[list[SliceConfig], Field(min_length=1)] = _DEFAULT
-    spread_db: Annotated[float, Field(ge=0, le=40)] = 2.0
-    fading_db: Annotated[float, Field(ge=0, le=40)] = 1.5
-    coherence_s: Positive = 5.0
+    `profile` names a file of `configs/slices`, or is a path; what stands beside it in the table goes before. The
+    config that a run keeps has all of it written out, and no name.
+    """
+
+    profile: str = ""
+    background: list[Background] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_file(cls, tables: Any) -> Any:
+        if not isinstance(tables, dict) or not isinstance(name := tables.get("profile", _DEFAULT_PROFILE), str):
+            return tables
+        if {"cell", "slices"} <= tables.keys():  # complete
+            return {**tables, "profile": ""}
+        found = load(located(name if name.endswith(".toml") else f"configs/slices/{name}.toml"))
+        return {**_merged(found, tables), "profile": ""}
 
     @model_validator(mode="after")
-    def _names_once(self) -> "NetworkConfig":
+    def _background_is_on_slices(self) -> "NetworkConfig":
         names = [s.name for s in self.slices]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"network.slices: the name {min(twice)} is used twice")
+        for one in self.background:
+            if one.slice not in names:
+                raise ValueError(f"network.background: no slice is called {one.slice}; there are {', '.join(names)}")
         return self
 
 
+_DEFAULT_PROFILE = "factory-n78-40"
+_MESSAGE_BYTES = 1000.0  # of a packet, and of a control message
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Return two tables as one; where both have a key that holds no table, the one above counts."""
+    both = {k: _merged(below[k], v) for k, v in above.items() if isinstance(v, dict) and isinstance(below.get(k), dict)}
+    return {**below, **above, **both}
+
+
 class Network:
-    """Says how long a transfer takes."""
+    """Says how long exchanges over the cell take, and what they use of it."""
 
     def __init__(self, config: NetworkConfig, nodes: Sequence[NodeProfile], seed: int) -> None:
-        """Place the nodes.
+        """Place the nodes and the others.
 
         Args:
-            config: The slices.
+            config: The cell, its slices and its background.
             nodes: The profile of each node, by node id.
-            seed: The seed of the run; it fixes places and fading.
+            seed: The seed of the run; it fixes places and channels.
 
         Raises:
-            ValueError: A profile names a slice that is not there.
+            ValueError: A profile names a slice that is not there, or a slice is full.
         """
-        slices = {s.name: s for s in config.slices}
-        if unknown := {p.slice for p in nodes} - set(slices):
-            raise ValueError(f"nodes.profiles: no slice is called {min(unknown)}; there are {', '.join(slices)}")
-        self._config, self._seed = config, seed
-        self._slices = [slices[p.slice] for p in nodes]
-        self._fading_db = lru_cache(maxsize=2 * _CHUNKS_KEPT * len(nodes))(self._draw_fading_db)
-        self._place_db = [config.spread_db * float(rng(seed, "place", n).standard_normal()) for n in range(len(nodes))]
+        self.config, self._num_nodes = config, len(nodes)
+        index = {s.name: i for i, s in enumerate(config.slices)}
+        if unknown := {p.slice for p in nodes} - set(index):
+            raise ValueError(f"nodes.profiles: no slice is called {min(unknown)}; there are {', '.join(index)}")
+        spots = [Spot(slice=index[p.slice], distance_m=p.distance_m, speed_m_s=p.speed_m_s) for p in nodes]
+        others = [one for one in config.background for _ in range(one.num_users)]
+        spots += [Spot(slice=index[one.slice], distance_m=one.distance_m) for one in others]
+        self._slices = np.array([spot.slice for spot in spots], np.intp)
+        self._offered_bps = {
+            "down": np.array([math.inf] * len(nodes) + [one.down_bps for one in others]),
+            "up": np.array([math.inf] * len(nodes) + [one.up_bps for one in others]),
+        }
+        self.terminals = Terminals(config, spots, seed)
+        self.outcomes = self._admit()
+        self._guaranteed = np.array([outcome.guaranteed for outcome in self.outcomes], np.bool_)
+        self._availability = self.terminals.availability()
+        self._delays_s = tuple(np.array([self._latency(s, way).link_s for s in config.slices]) for way in _WAYS)
 
-    def slice_of(self, node: NodeId) -> SliceConfig:
+    def _admit(self) -> list[Outcome]:
+        """Ask for admission, in the order of the terminals; a node that is refused could never train."""
+        everyone = np.arange(len(self._slices))
+        down_db, up_db = self.terminals.sinr_db(0.0, everyone, faded=False)
+        rows = zip(
+            self._slices.tolist(), down_db.tolist(), up_db.tolist(), self.terminals.spread_db(everyone).tolist(), strict=True
+        )
+        applicants = [Applicant(slice=of, sinr_down_db=down, sinr_up_db=up, spread_db=spread) for of, down, up, spread in rows]
+        outcomes = admit(self.config, applicants)
+        for terminal, outcome in enumerate(outcomes):
+            if not outcome.admitted:
+                who = f"node {terminal}" if terminal < self._num_nodes else f"background user {terminal - self._num_nodes}"
+                raise ValueError(f"network: {who} is not admitted: {outcome.reason}")
+        return outcomes
+
+    def slice_of(self, node: NodeId) -> SliceProfile:
         """Return the slice that carries a node."""
-        return self._slices[node]
+        return self.config.slices[int(self._slices[node])]
 
-    def rate_bps(self, node: NodeId, direction: Direction, at_s: float) -> float:
-        """Return the rate of a node in bit/s at a moment of the virtual clock."""
-        carrier = self._slices[node]
-        nominal = carrier.down_bps if direction == "down" else carrier.up_bps
-        chunk, block = divmod(math.floor(at_s / self._config.coherence_s), _CHUNK)
-        fading_db = self._fading_db(node, direction, chunk)[block]
-        return nominal * 10 ** ((self._place_db[node] + fading_db) / 10)
+    def carry(self, demands: Sequence[Demand], at_s: float, slicing: Slicing | None = None) -> Traffic:
+        """Return how long a cohort's exchange takes that begins at a moment, and what it uses.
 
-    def transfer_time(self, node: NodeId, direction: Direction, num_bytes: int, at_s: float) -> float:
-        """Return the seconds that `num_bytes` take to or from a node when they start at `at_s`.
-
-        The rate at the start holds for the whole transfer.
+        Args:
+            demands: What each member of the cohort does; each node once.
+            at_s: The moment on the virtual clock.
+            slicing: Steers the uplink; without it the slices' own ratios rule.
         """
-        return self._slices[node].latency_ms / 1000 + 8 * num_bytes / self.rate_bps(node, direction, at_s)
+        who = np.array([*(d.node for d in demands), *range(self._num_nodes, len(self._slices))], np.intp)
+        users = Users(
+            terminals=self.terminals,
+            availability=self._availability,
+            who=who,
+            slices=self._slices[who],
+            delays_s=(self._delays_s[0], self._delays_s[1]),
+            names=tuple(s.name for s in self.config.slices),
+        )
+        lanes = (self._lane("down", who), self._lane("up", who))
+        return Exchange(users, lanes, demands, at_s).run(slicing)
 
-    def _draw_fading_db(self, node: NodeId, direction: Direction, chunk: int) -> list[float]:
-        """Return a run of blocks at once: to make a generator takes longer than to draw from it."""
-        draws = rng(self._seed, "fading", node, direction, chunk).standard_normal(_CHUNK)
-        return [float(self._config.fading_db * draw) for draw in draws]
+    def alone_s(self, demand: Demand) -> float:
+        """Return how long an exchange would take a node that has the cell for itself, at its median channel."""
+        who = np.array([demand.node], np.intp)
+        total_s = demand.compute_s
+        sizes = (demand.bytes_down, demand.bytes_up)
+        channel = self.terminals.sinr_db(0.0, who, faded=False)
+        for way, sinr_db, num_bytes, delays_s in zip(_WAYS, channel, sizes, self._delays_s, strict=True):
+            lane = self._lane(way, who)
+            lane.hear(sinr_db, np.zeros(1, np.intp))
+            rate_bps = float(lane.alone_bps()[0])
+            total_s += float(delays_s[self._slices[demand.node]]) + (8.0 * num_bytes / rate_bps if rate_bps else math.inf)
+        return total_s
+
+    def latency_ms(self) -> dict[str, dict[str, float]]:
+        """Return how long a control message takes in each slice down and up, in ms; inf where traffic before it is too much."""
+        return {s.name: {way: 1e3 * self._latency(s, way).total_s for way in _WAYS} for s in self.config.slices}
+
+    def _latency(self, one: SliceProfile, way: Direction) -> Latency:
+        """Return what a message of a slice waits: for what others offer there, but not for those that take what they get."""
+        side, link = one.side(way), self.config.link(one, way)
+        offered = [
+            b.num_users * (b.down_bps if way == "down" else b.up_bps) for b in self.config.background if b.slice == one.name
+        ]
+        everyone = np.flatnonzero(self._slices == self.config.slices.index(one))
+        prbs = self.config.cell.prbs * max(side.rrm.min, min(side.rrm.max, 100 / len(self.config.slices))) / 100
+        channel = self.terminals.sinr_db(0.0, everyone, faded=False)[_WAYS.index(way)]
+        capacity_bps = float(np.median(link.rate_bps(prbs, channel))) if len(everyone) else math.inf
+        load_bps = sum(bps for bps in offered if math.isfinite(bps))
+        repeats = Repeats(bler=link.table.bler_target)
+        return one_way(side, repeats, load_bps=load_bps, capacity_bps=capacity_bps, packet_bytes=_MESSAGE_BYTES)
+
+    def _lane(self, way: Direction, who: np.ndarray[Any, np.dtype[np.intp]]) -> Lane:
+        return Lane(self.config, way, self._slices[who], self._offered_bps[way][who], self._guaranteed[who])
+
+
+_WAYS: tuple[Direction, Direction] = ("down", "up")

@@ -12,7 +12,10 @@ Watts = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class NodeProfile(Table):
-    """A kind of node: its slice, its speed and its power."""
+    """A kind of node: its slice, its speed and its power; how far from the antenna it is, and how fast it moves.
+
+    Without `distance_m` each node of the kind is placed somewhere on the floor.
+    """
 
     name: str
     slice: str
@@ -21,6 +24,8 @@ class NodeProfile(Table):
     idle_w: Watts = 2.0
     compute_w: Watts = 6.0
     transmit_w: Watts = 2.5
+    distance_m: Annotated[float, Field(gt=0)] | None = None
+    speed_m_s: Annotated[float, Field(ge=0, le=150)] = 0.0
 
 
 _DEFAULT = [

@@ -132,6 +132,13 @@ class Place(Table):
         along = np.maximum(np.asarray(distance_2d_m, np.float64), MODELS[self.kind].nearest_m)
         return np.hypot(along, self.gnb_height_m - self.ue_height_m)
 
+    @property
+    def sight_correlation_m(self) -> float:
+        """Return the way in m over which a line of sight stays or stays away (TR 38.901 table 7.6.3.1-2)."""
+        if self.kind in ("UMi", "UMa"):
+            return 50.0
+        return 10.0 if self.kind.startswith("InH") else self.clutter_size_m / 2.0
+
     def breakpoint_m(self, carrier_ghz: float) -> float:
         """Return the distance along the floor in m beyond which a street's line of sight loses faster."""
         return 4.0 * (self.gnb_height_m - _GROUND_M) * (self.ue_height_m - _GROUND_M) * carrier_ghz * 1e9 / LIGHT_M_A_S

@@ -17,7 +17,7 @@ from fedslice.core.config import Table, load, validate
 Direction = Literal["down", "up"]
 Percent = Annotated[int, Field(ge=0, le=100)]
 Share = Annotated[float, Field(ge=0, lt=1)]
-Limit = Annotated[float, Field(gt=0)]  # bit/s; inf is no limit
+Limit = Annotated[float, Field(gt=0, allow_inf_nan=True)]  # bit/s; inf is no limit
 Level = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 NO_SD = "FFFFFF"
@@ -111,8 +111,8 @@ class Priority(Table):
 class Admission(Table):
     """How many terminals and PDU sessions a slice takes in (NSACF, TS 23.501 clause 5.15.11)."""
 
-    max_ues: Count = 1000  # engineering default, as is the next
-    max_sessions: Count = 2000
+    max_ues: Count = 100_000  # as many as a federation can have
+    max_sessions: Count = 100_000
 
 
 class Terminal(Table):
@@ -192,6 +192,8 @@ class Cell(Table):
     power_dbm: Level = 44.0  # of the whole carrier; engineering default
     noise_figure_db: Annotated[float, Field(ge=0, le=20)] = 5.0
     receive_gain_db: Level = 0.0
+    noise_rise_db: Annotated[float, Field(ge=0, le=40)] = 0.0  # by the interference of other cells, both ways
+    scheduler: Literal["round_robin", "proportional_fair"] = "round_robin"
     place: Place
     dynamics: Dynamics = Dynamics()
 

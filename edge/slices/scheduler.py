@@ -84,6 +84,35 @@ def share_among_slices(total: float, demand: npt.ArrayLike, policy: Policy) -> F
     return np.minimum(first + shared, wanted)  # a - b + b may round above a
 
 
+def share_among_users(prbs: float, most: Floats, floor: Floats, weight: Floats) -> Floats:
+    """Split the PRBs of a slice over its users: first what each is promised, the rest by weighted max-min.
+
+    Args:
+        prbs: How many PRBs the slice has.
+        most: The most that each user can use.
+        floor: What each is promised, at most `most`. If all promises together are more than there is, each is cut alike.
+        weight: The pace at which users fill up beyond it, above zero.
+    """
+    promised = float(floor.sum())
+    if promised >= prbs:
+        return floor * (prbs / promised) if promised > 0.0 else floor
+    return np.minimum(floor + max_min(prbs - promised, most - floor, weight), most)
+
+
+def raised(policy: Policy, promised: Floats, total: float) -> Policy:
+    """Return a policy whose minima hold what users are promised, as far as maxima, other minima and the cell allow.
+
+    Args:
+        policy: What each slice is promised.
+        promised: The PRBs that the users of each slice are promised together.
+        total: The PRBs of the cell.
+    """
+    more = np.clip(promised, policy.minimum, policy.maximum) - policy.minimum
+    room, asked = total - float(policy.minimum.sum()), float(more.sum())
+    minimum = policy.minimum + more * min(1.0, max(room, 0.0) / asked) if asked > 0.0 else policy.minimum
+    return Policy(dedicated=policy.dedicated, minimum=minimum, maximum=policy.maximum, weight=policy.weight)
+
+
 def proportional_fair_gain(num_nodes: npt.ArrayLike, snr_db: npt.ArrayLike) -> Floats:
     """Return by how much proportional-fair scheduling beats equal shares of a fading channel.
 

@@ -17,7 +17,8 @@ Tables = dict[str, Any]
 _ROOT = Path(__file__).resolve().parents[2]
 # All tables that there are: coordinator and nodes each know some of them, and neither all.
 TABLES = (
-    "federation", "task", "partition", "selection", "guard", "aggregation", "optimizer", "training", "network", "nodes",
+    "federation", "task", "partition", "selection", "slicing", "guard", "aggregation", "optimizer", "training",
+    "network", "nodes",
 )  # fmt: skip
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 TableT = TypeVar("TableT", bound="Table")
@@ -44,6 +45,12 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Tables:
     for text in overrides:
         override(tables, text)
     return tables
+
+
+def located(name: str) -> Path:
+    """Return the path of a file: a relative one is looked for here, and then beside this code."""
+    path = Path(name)
+    return next((p for p in (path, _ROOT / path) if _is_file(p)), path)
 
 
 def override(tables: Tables, text: str) -> None:
@@ -205,8 +212,7 @@ class RunConfig:
         Raises:
             UsageError: See `load`.
         """
-        path = Path(self.config)
-        return load(next((p for p in (path, _ROOT / path) if _is_file(p)), path), self.overrides)
+        return load(located(self.config), self.overrides)
 
     def section(self, model: type[TableT]) -> TableT:
         """Return those tables that a model knows, checked; the others are for somebody else.

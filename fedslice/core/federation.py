@@ -8,15 +8,17 @@ from fedslice.core.config import Table
 
 
 class FederationConfig(Table):
-    """What the run is called, how long it is, and when a round counts.
+    """What the run is called, how long it is, and when a round ends and counts.
 
-    Without a deadline the coordinator waits for all. A round with fewer than `quorum` good updates is void.
+    A round ends when the share `close_at` of its cohort has answered, at the latest at its deadline; without one the
+    coordinator waits. With fewer than `quorum` good updates it is void.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] = "federation"
     seed: Annotated[int, Field(ge=0)] = 0
     rounds: Annotated[int, Field(ge=1)] = 30
     deadline_s: Annotated[float, Field(gt=0)] | None = None
+    close_at: Annotated[float, Field(gt=0, le=1)] = 1.0
     quorum: Annotated[int, Field(ge=1)] = 1
     evaluate_every: Annotated[int, Field(ge=1)] = 1
     join_timeout_s: Annotated[float, Field(gt=0)] = 60.0  # how long to wait at the start for nodes that are not there yet

@@ -51,7 +51,11 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRecord:
-    """One line of `rounds.jsonl`. All but `wall_s` is the same whenever the run is repeated."""
+    """One line of `rounds.jsonl`. All but `wall_s` is the same whenever the run is repeated.
+
+    `round_s` is how long the round's exchange took on the virtual clock, and `bound_s` is T*, the least time that any
+    sharing of the radio could have taken at the mean channel. Either is None where it is not known.
+    """
 
     round: int
     virtual_s: float
@@ -66,6 +70,8 @@ class RoundRecord:
     train: dict[str, float]
     evaluate: dict[str, float]
     void: bool = False
+    round_s: float | None = None
+    bound_s: float | None = None
 
 
 def as_json(value: Any) -> Any:

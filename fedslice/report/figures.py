@@ -54,7 +54,7 @@ def progress(runs: Sequence[Run], metric: str, against: str) -> go.Figure:
     for index, (run, places) in enumerate(zip(runs, columns, strict=True)):
         # A round that has no such metric was not evaluated: the line passes. A null one is a gap.
         values = [record.evaluate if measured else record.train for record in run.rounds]
-        points = [(x / scale, _or_gap(found[metric])) for x, found in zip(places, values, strict=True) if metric in found]
+        points = [(x / scale, or_gap(found[metric])) for x, found in zip(places, values, strict=True) if metric in found]
         sparse = len(points) <= MARKERS_UP_TO or any(y is None for _, y in points)
         drawn.add_scatter(
             x=[x for x, _ in points],
@@ -156,9 +156,26 @@ def node_labels(run: Run) -> list[str]:
     return short if len(set(short)) == len(full) else full
 
 
+def about_node(run: Run, node: NodeId, name: str) -> str:
+    """Return what to say of a node to whoever points at it."""
+    known = run.nodes[node]
+    examples = "" if known.num_examples is None else f", {known.num_examples} examples"
+    return f"node {name}{', ' + escape(known.slice) if known.slice else ''}{examples}"
+
+
+def round_step(count: float) -> int:
+    """Return a round number of rounds between ticks, so that about eight fit and none is a fraction."""
+    return next((step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if count <= 8 * step), 10_000)
+
+
+def or_gap(value: float) -> float | None:
+    """Return the value, or None, which draws nothing, where it is no number."""
+    return value if math.isfinite(value) else None
+
+
 def _node_curves(runs: Sequence[Run], ordered: Sequence[Sequence[tuple[NodeId, float]]], x: str, y: str) -> go.Figure:
     most = max((len(pairs) for pairs in ordered), default=0)
-    drawn = figure(270, {"title": {"text": x}, "dtick": _step(most)}, {"title": {"text": escape(y)}})
+    drawn = figure(270, {"title": {"text": x}, "dtick": round_step(most)}, {"title": {"text": escape(y)}})
     for index, (run, pairs) in enumerate(zip(runs, ordered, strict=True)):
         names = dict(zip(run.nodes, node_labels(run), strict=True))
         drawn.add_scatter(
@@ -169,7 +186,7 @@ def _node_curves(runs: Sequence[Run], ordered: Sequence[Sequence[tuple[NodeId, f
             mode="lines+markers" if most <= MARKERS_UP_TO else "lines",
             line={"color": run_colour(index), "dash": run_dash(index), "width": 1.5},
             marker={"size": 8 if len(runs) == 1 else 6},
-            text=[_about(run, node, names[node]) for node, _ in pairs],
+            text=[about_node(run, node, names[node]) for node, _ in pairs],
             hovertemplate="%{text}: %{y}",
         )
         # With one run the places on the axis can carry the nodes' own names.
@@ -179,18 +196,12 @@ def _node_curves(runs: Sequence[Run], ordered: Sequence[Sequence[tuple[NodeId, f
     return drawn
 
 
-def _about(run: Run, node: NodeId, name: str) -> str:
-    known = run.nodes[node]
-    examples = "" if known.num_examples is None else f", {known.num_examples} examples"
-    return f"node {name}{', ' + escape(known.slice) if known.slice else ''}{examples}"
-
-
 def _slice_bars(run: Run, slices: Sequence[str], value: Callable[[dict[str, float]], float], title: str) -> go.Figure:
     drawn = figure(250, _round_axis(run.rounds), {"title": {"text": title}, "rangemode": "tozero"})
     for name, colour in slice_looks(slices):
         drawn.add_bar(
             x=[record.round for record in run.rounds],
-            y=[_or_gap(value(record.slices.get(name, {}))) for record in run.rounds],
+            y=[or_gap(value(record.slices.get(name, {}))) for record in run.rounds],
             name=escape(name),
             marker={"color": colour, "line": {"width": 0}},
         )
@@ -213,7 +224,7 @@ def _x_axis(columns: Sequence[Sequence[float]], against: str) -> tuple[float, di
     """Return what to divide by and the axis, in one unit for all runs."""
     most = max((x for column in columns for x in column if math.isfinite(x)), default=0.0)
     if against == "round":
-        return 1, {"title": {"text": "round"}, "dtick": _step(most)}
+        return 1, {"title": {"text": "round"}, "dtick": round_step(most)}
     scale, unit = measures.time_unit(most) if against == "time" else measures.byte_unit(most)
     title = "virtual time" if against == "time" else "bytes so far, down and up"
     return scale, {"title": {"text": f"{title} ({unit})"}, "rangemode": "tozero", "nticks": 7}
@@ -221,7 +232,7 @@ def _x_axis(columns: Sequence[Sequence[float]], against: str) -> tuple[float, di
 
 def _round_axis(rounds: Sequence[RoundRecord]) -> dict[str, Any]:
     first, last = rounds[0].round, rounds[-1].round
-    return {"title": {"text": "round"}, "dtick": _step(last - first + 1), "range": [first - 0.5, last + 0.5]}
+    return {"title": {"text": "round"}, "dtick": round_step(last - first + 1), "range": [first - 0.5, last + 0.5]}
 
 
 def _node_axis(count: int) -> dict[str, Any]:
@@ -232,12 +243,3 @@ def _node_axis(count: int) -> dict[str, Any]:
 
 def _rows_height(count: int) -> int:
     return 120 + 18 * count if count <= NAMED_NODES_UP_TO else min(600 + count, 760)
-
-
-def _step(count: float) -> int:
-    """Return a round number of rounds between ticks, so that about eight fit and none is a fraction."""
-    return next((step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000) if count <= 8 * step), 10_000)
-
-
-def _or_gap(value: float) -> float | None:
-    return value if math.isfinite(value) else None

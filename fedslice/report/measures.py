@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedslice.core.records import NodeId, Rejection
-from fedslice.report.runs import NAN, Run
+from fedslice.report.lines import NAN
+from fedslice.report.runs import Run
 
 OTHER_REASONS = "other reasons"
 MAX_REASONS = 7

@@ -1,5 +1,6 @@
 """Puts the figures and tables on one HTML page that carries all it needs and asks no network for anything."""
 
+import math
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -8,7 +9,8 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from fedslice.core.errors import UsageError
-from fedslice.report import figures, measures, tables
+from fedslice.report import figures, measures, radio, radio_measures, tables
+from fedslice.report.radio_log import WAYS
 from fedslice.report.runs import Run, read_runs
 from fedslice.report.style import CSS, run_colour
 
@@ -57,7 +59,8 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
 def render(runs: Sequence[Run]) -> str:
     """Return the page. The same runs give the same bytes."""
     title = runs[0].label if len(runs) == 1 else f"{len(runs)} runs compared"
-    sections = [_results(runs), _progress(runs), _cohorts(runs), _refusals(runs), _fairness(runs), _slices(runs), _settings(runs)]
+    parts = (_results, _progress, _cohorts, _refusals, _fairness, _slices, _radio, _settings)
+    sections = "".join(part(runs) for part in parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -65,7 +68,7 @@ def render(runs: Sequence[Run]) -> str:
         f"<title>{escape(title)} · FedSlice</title>\n<style>{CSS}</style>\n<script>{get_plotlyjs()}</script>\n</head>\n"
         "<body>\n<main>\n"
         f'<header><h1>{escape(title)}</h1><p class="soft">{escape(_subtitle(runs))}</p></header>\n'
-        f"{_legend_of_runs(runs)}{_notes(runs)}{''.join(sections)}</main>\n<script>{_SCRIPT}</script>\n</body>\n</html>\n"
+        f"{_legend_of_runs(runs)}{_notes(runs)}{sections}</main>\n<script>{_SCRIPT}</script>\n</body>\n</html>\n"
     )
 
 
@@ -155,6 +158,40 @@ def _slices(runs: Sequence[Run]) -> str:
     return _section("Slices", _legend(figures.slice_looks(slices)) + _for_each(runs, plots, "slices"))
 
 
+def _radio(runs: Sequence[Run]) -> str:
+    times = any(time is not None for run in runs for record in run.rounds for time in (record.round_s, record.bound_s))
+    if not times and not any(run.radio for run in runs):
+        return _section("Radio", _card("No radio was modelled, or nothing of it was logged."))
+    looks = radio.looks(measures.slice_names(runs), runs)
+    cards = []
+    if times:
+        title, plot = "Round time against T*", _plot("round-time", radio.round_time(runs))
+        cards.append(_card(f'<h3>{title}</h3>{plot}<p class="hint">{escape(_bound_words(runs))}</p>'))
+    if any(radio_measures.latencies(run, way) for run in runs for way in WAYS):
+        title, plot = "Latency by slice", _plot("latency", radio.latency(runs, looks))
+        cards.append(_card(f'<h3>{title}</h3>{plot}<p class="hint">Means over the rounds.</p>'))
+
+    def plots(run: Run) -> list[tuple[str, go.Figure]]:
+        shares = [(f"PRBs, {way}link", radio.prb_shares(run, way, looks)) for way in WAYS]
+        links = [(f"Nodes, {way}link", radio.links(run, way, looks)) for way in WAYS]
+        return [(title, plot) for title, plot in shares + links if plot.data]
+
+    each = _for_each(runs, plots, "radio") if any(run.radio for run in runs) else ""
+    return _section("Radio", _grid(cards, "two" if len(cards) == 2 else "one") + _legend(looks) + each)
+
+
+def _bound_words(runs: Sequence[Run]) -> str:
+    """Return what T* is, and how near the rounds came to it."""
+    ratios = {run.label: ratio for run in runs if math.isfinite(ratio := radio_measures.bound_ratio(run))}
+    if not ratios:
+        return "T*, the least time that any sharing of the radio could have taken, is not known."
+    took = ", ".join(f"{ratio:.2f} times T*" + (f" in {label}" if len(runs) > 1 else "") for label, ratio in ratios.items())
+    together = radio_measures.rounds_a_point(runs)
+    means = f" Each point is the mean of {together} rounds." if together > 1 else ""
+    what = "Dashed: T*, the least that any sharing of the radio could take at the mean channel."
+    return f"{what} The median round took {took}.{means}"
+
+
 def _settings(runs: Sequence[Run]) -> str:
     return _section("Settings", _card("".join(tables.settings(run, index) for index, run in enumerate(runs))))
 
@@ -166,9 +203,12 @@ def _for_each(runs: Sequence[Run], plots: Callable[[Run], list[tuple[str, go.Fig
         if not run.rounds:
             cards.append(_run_card(runs, index, '<p class="soft">No round has finished yet.</p>'))
             continue
+        if not (shown := plots(run)):
+            cards.append(_run_card(runs, index, '<p class="soft">Nothing of this was logged.</p>'))
+            continue
         drawn = [
             f"<div>{f'<h3>{title}</h3>' if title else ''}{_plot(f'{name}-{index}-{place}', plot)}</div>"
-            for place, (title, plot) in enumerate(plots(run))
+            for place, (title, plot) in enumerate(shown)
         ]
         cards.append(_run_card(runs, index, _grid(drawn, "two" if len(drawn) > 1 else "one")))
     return _grid(cards, "one")

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 from fedslice.core.config import Tables, load
 from fedslice.core.errors import UsageError
 from fedslice.core.records import NodeId, Rejection, RoundRecord
-
-NAN = float("nan")
+from fedslice.report.lines import as_number, as_numbers, objects, unreadable
+from fedslice.report.radio_log import RadioRound, read_radio
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +35,7 @@ class Run:
     nodes: dict[NodeId, Node]
     notes: list[str]
     better: dict[str, str]  # the metrics to judge by, the first one first
+    radio: list[RadioRound]  # by virtual time; empty where no radio was modelled
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
@@ -79,6 +80,7 @@ def read_run(folder: Path) -> Run:
         nodes=_nodes(folder / "events.jsonl", rounds, notes),
         notes=notes,
         better=_better(folder / "events.jsonl", rounds),
+        radio=read_radio(folder / "events.jsonl", notes),
     )
 
 
@@ -112,39 +114,14 @@ def _summary(path: Path, notes: list[str]) -> dict[str, Any]:
     return summary
 
 
-def _objects(path: Path, notes: list[str], of_interest: Sequence[str] = ()) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each line's number and object. Lines with none of the words are not even parsed."""
-    if not path.is_file():
-        return
-    lines = path.read_bytes().splitlines(keepends=True)
-    for number, raw in enumerate(lines, 1):
-        line = raw.decode("utf-8", "replace")
-        if not line.strip() or (of_interest and not any(word in line for word in of_interest)):
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            yield number, value
-        elif number == len(lines) and not line.endswith("\n"):
-            notes.append(f"{path.name}: the last line was cut short and is left out.")
-        else:
-            notes.append(_unreadable(path, number))
-
-
-def _unreadable(path: Path, number: int) -> str:
-    return f"{path.name}: line {number} cannot be read and is left out."
-
-
 def _rounds(path: Path, notes: list[str]) -> list[RoundRecord]:
     # Keyed by round: a run that was killed and resumed may have logged one twice, and the later counts.
     found: dict[int, RoundRecord] = {}
-    for number, value in _objects(path, notes):
+    for number, value in objects(path, notes):
         try:
             record = _record(value)
         except (KeyError, TypeError, ValueError, AttributeError):
-            notes.append(_unreadable(path, number))
+            notes.append(unreadable(path, number))
         else:
             found[record.round] = record
     return [found[number] for number in sorted(found)]
@@ -153,32 +130,30 @@ def _rounds(path: Path, notes: list[str]) -> list[RoundRecord]:
 def _record(value: dict[str, Any]) -> RoundRecord:
     return RoundRecord(
         round=int(value["round"]),
-        virtual_s=_number(value["virtual_s"]),
-        wall_s=_number(value["wall_s"]),
+        virtual_s=as_number(value["virtual_s"]),
+        wall_s=as_number(value["wall_s"]),
         selected=[int(node) for node in value["selected"]],
         replied=[int(node) for node in value["replied"]],
         rejected=[Rejection(node=int(item["node"]), reason=str(item["reason"])) for item in value["rejected"]],
         bytes_down=int(value["bytes_down"]),
         bytes_up=int(value["bytes_up"]),
-        joules=_number(value["joules"]),
-        slices={str(name) or "no slice": _numbers(use) for name, use in value["slices"].items()},
-        train=_numbers(value["train"]),
-        evaluate=_numbers(value["evaluate"]),
+        joules=as_number(value["joules"]),
+        slices={str(name) or "no slice": as_numbers(use) for name, use in value["slices"].items()},
+        train=as_numbers(value["train"]),
+        evaluate=as_numbers(value["evaluate"]),
         void=bool(value.get("void", False)),
+        round_s=_known(value.get("round_s")),
+        bound_s=_known(value.get("bound_s")),
     )
 
 
-def _number(value: Any) -> float:
-    return NAN if value is None else float(value)
-
-
-def _numbers(values: dict[str, Any]) -> dict[str, float]:
-    return {str(name): _number(value) for name, value in values.items()}
+def _known(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _better(path: Path, rounds: Sequence[RoundRecord]) -> dict[str, str]:
     """Return how the task says it is judged or, where the log does not tell, a guess from what was measured."""
-    for _, event in _objects(path, [], ('"began"',)):
+    for _, event in objects(path, [], ('"began"',)):
         if isinstance(event.get("better"), dict) and event["better"]:
             return {str(name): str(which) for name, which in event["better"].items()}
     names = dict.fromkeys(name for record in rounds for name in record.evaluate)
@@ -192,11 +167,11 @@ def _nodes(path: Path, rounds: Sequence[RoundRecord], notes: list[str]) -> dict[
     for record in rounds:
         for node in (*record.selected, *record.replied, *(item.node for item in record.rejected)):
             found.setdefault(node, Node())
-    for number, event in _objects(path, notes, ('"node_joined"', '"node_evaluated"')):
+    for number, event in objects(path, notes, ('"node_joined"', '"node_evaluated"')):
         try:
             _learn(found, event)
         except (KeyError, TypeError, ValueError, AttributeError):
-            notes.append(_unreadable(path, number))
+            notes.append(unreadable(path, number))
     return dict(sorted(found.items()))
 
 
@@ -205,7 +180,7 @@ def _learn(found: dict[NodeId, Node], event: dict[str, Any]) -> None:
         return
     node = found.setdefault(int(event["node"]), Node())
     if event["event"] == "node_evaluated":
-        node.metrics = _numbers(event["metrics"])
+        node.metrics = as_numbers(event["metrics"])
         return
     node.slice = str(event.get("slice") or "")
     if event.get("num_examples") is not None:

@@ -77,7 +77,7 @@ section { margin-top: 44px; }
 .grid { display: grid; gap: 16px; grid-template-columns: repeat(3, minmax(0, 1fr)); }
 .grid.two { grid-template-columns: repeat(2, minmax(0, 1fr)); }
 .grid.one { grid-template-columns: minmax(0, 1fr); }
-.grid + .grid, .grid + .card, .card + .grid { margin-top: 16px; }
+.grid + .grid, .grid + .card, .card + .grid, .grid + .legend { margin-top: 16px; }
 @media (max-width: 1000px) { .grid { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
 @media (max-width: 720px) { .grid, .grid.two { grid-template-columns: minmax(0, 1fr); } main { padding: 24px 14px 48px; }
   .card { padding: 14px 12px; } section { margin-top: 36px; } }
@@ -116,8 +116,8 @@ details { border-bottom: 1px solid var(--line); padding: 10px 0; }
 details:last-child { border-bottom: 0; }
 summary { cursor: pointer; }
 [hidden] { display: none !important; }
-.js-plotly-plot .xtick text, .js-plotly-plot .ytick text, .js-plotly-plot .g-xtitle text, .js-plotly-plot .g-ytitle text {
-  fill: var(--soft) !important; }
+.js-plotly-plot .xtick text, .js-plotly-plot .xtick2 text, .js-plotly-plot .ytick text, .js-plotly-plot .barlayer text,
+.js-plotly-plot .g-xtitle text, .js-plotly-plot .g-ytitle text { fill: var(--soft) !important; }
 .js-plotly-plot .gridlayer path { stroke: var(--grid) !important; stroke-opacity: 1 !important; }
 .js-plotly-plot .modebar { opacity: 0 !important; }
 .js-plotly-plot:hover .modebar { opacity: 1 !important; }

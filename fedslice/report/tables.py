@@ -12,7 +12,8 @@ import numpy as np
 from fedslice.core.config import Tables, dumps
 from fedslice.report import measures
 from fedslice.report.figures import node_labels
-from fedslice.report.runs import NAN, Run
+from fedslice.report.lines import NAN
+from fedslice.report.runs import Run
 from fedslice.report.style import run_colour
 
 NONE = "\N{EN DASH}"

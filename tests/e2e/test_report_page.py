@@ -19,6 +19,8 @@ QUIET = [
 # What the browser logs when a script throws, or when the page asks for something that its policy forbids.
 TROUBLE = re.compile(r"CONSOLE.*(Error|Refused|violates)")
 
+IN_RADIO_CARD = 2 * (3 + 1) + 2 * 3
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine: apt-get install chromium"),
@@ -40,6 +42,11 @@ def visible(dom: str) -> str:
     return re.sub(r"<(script|style)\b.*?</\1>", "", dom, flags=re.DOTALL)
 
 
+def latency(shown: str) -> str:
+    """Return the card of latencies."""
+    return shown.split("<h3>Latency by slice</h3>")[1].split("</h3>")[0]
+
+
 def plots(dom: str) -> int:
     """Return how many plots Plotly has drawn: each has one drag layer."""
     return len(re.findall(r'class="draglayer', visible(dom)))
@@ -54,12 +61,15 @@ def page(tmp_path: Path) -> Path:
 
 def test_all_plots_are_drawn(page: Path) -> None:
     dom = browse(page, "--window-size=1280,2000", "--dump-dom")
-    assert plots(dom) == 6 + 2 * 4 + 2
+    assert plots(dom) == 6 + 2 * 8 + 2 + 2
     shown = visible(dom)
     assert 'class="main-svg"' in shown
     assert "Error" not in shown
-    # Both runs' lines stand in each of the plots that overlay runs, and each cohort is a picture.
-    assert len(re.findall(r'class="trace scatter', shown)) == 2 * (6 + 2)
+    # Both runs' lines stand in each of the plots that overlay runs, with T* beside the round times; of each run's own radio
+    # there are two stacks of three slices and a background, and two clouds of nodes. Each cohort is a picture.
+    assert len(re.findall(r'class="trace scatter', shown)) == 2 * (6 + 2 + 2) + 2 * IN_RADIO_CARD
+    assert len(re.findall(r'class="js-fill" d="M', shown)) == 2 * 2 * 4
+    assert len(re.findall(r'class="trace bars"', latency(shown))) == 2
     assert len(re.findall(r"<image[^>]*data:image/png", shown)) == 2
     assert "virtual time (s)" in shown
 
@@ -70,8 +80,10 @@ def test_a_button_hides_its_run(page: Path) -> None:
     clicking.write_text(page.read_text(encoding="utf-8").replace("</body>", click), encoding="utf-8")
     shown = visible(browse(clicking, "--window-size=1280,2000", "--dump-dom"))
     assert len(re.findall(r'aria-pressed="false"', shown)) == 1
-    assert len(re.findall(r'class="trace scatter', shown)) == 6 + 2
-    assert len(re.findall(r'data-run="0" hidden', shown)) == 3
+    # Those in the run's own cards are hidden with the cards.
+    assert len(re.findall(r'class="trace scatter', shown)) == (6 + 2 + 2) + 2 * IN_RADIO_CARD
+    assert len(re.findall(r'class="trace bars"', latency(shown))) == 1
+    assert len(re.findall(r'data-run="0" hidden', shown)) == 4
     assert 'data-run="1" hidden' not in shown
 
 

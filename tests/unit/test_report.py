@@ -145,8 +145,8 @@ def test_page_of_three_runs_compares_them(tmp_path: Path) -> None:
     assert "training.lr" not in html.split("Settings that differ")[1].split("</table>")[0]
     assert "30 of 40" in html
     assert "No summary.json" in html
-    # Six of progress, a cohort, refusals and two of slices for each run, two of fairness.
-    assert html.count("Plotly.newPlot") == 6 + 3 * 4 + 2
+    # Six of progress, a cohort, refusals, two of slices and four of the radio for each run, two of fairness, two of the radio.
+    assert html.count("Plotly.newPlot") == 6 + 3 * 8 + 2 + 2
     assert html.count("data-toggle") == 3
 
 
@@ -187,7 +187,7 @@ def test_a_run_without_finished_rounds(tmp_path: Path) -> None:
     assert "No round has finished" in html
     assert "Plotly.newPlot" not in html
     assert "0 of 10" in html
-    assert body(render(read_runs([tmp_path / "two", tmp_path / "one"]))).count("Plotly.newPlot") == 6 + 4 + 2
+    assert body(render(read_runs([tmp_path / "two", tmp_path / "one"]))).count("Plotly.newPlot") == 6 + 8 + 2 + 2
 
 
 def test_a_cut_line_is_left_out_and_noted(tmp_path: Path) -> None:

@@ -1,0 +1,132 @@
+"""One direction of a cell: who of its users gets how many resource blocks at a moment, and what rate they make."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from edge.slices.pathloss import Bools, Floats
+from edge.slices.profile import Direction, Profile
+from edge.slices.scheduler import Policy, proportional_fair_gain, raised, share_among_slices, share_among_users
+from edge.slices.terminals import Indices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steering:
+    """What a slicing policy has granted the users of a lane.
+
+    Attributes:
+        floor_prbs: PRBs that each user is promised.
+        ceiling_prbs: PRBs that each gets at the most.
+        slices: In which slices these promises stand in the place of the slice's own minimum.
+    """
+
+    floor_prbs: Floats
+    ceiling_prbs: Floats
+    slices: Bools
+
+
+class Lane:
+    """Shares the PRBs of one direction, for a channel that stands still until `hear` says how it has changed."""
+
+    def __init__(self, profile: Profile, way: Direction, slices: Indices, offered_bps: Floats, guaranteed: Bools) -> None:
+        """Set up the users.
+
+        Args:
+            profile: The cell and its slices.
+            way: Which direction.
+            slices: Index of the slice of each user.
+            offered_bps: The most bit/s that each user wants; inf for one that takes what it gets.
+            guaranteed: Which users have their slice's guaranteed rate.
+        """
+        cell, sides = profile.cell, [one.side(way) for one in profile.slices]
+        percent = cell.prbs / 100.0
+        self.total_prbs = float(cell.prbs)
+        self.links = tuple(profile.link(one, way) for one in profile.slices)
+        self.policy = Policy(
+            dedicated=np.array([s.rrm.dedicated * percent for s in sides]),
+            minimum=np.array([s.rrm.min * percent for s in sides]),
+            maximum=np.array([s.rrm.max * percent for s in sides]),
+            weight=np.array([one.weight for one in profile.slices]),
+        )
+        self._proportional_fair = cell.scheduler == "proportional_fair"
+        self._slices = slices
+        self._members = [np.flatnonzero(slices == index) for index in range(len(sides))]
+        most_bps = np.array([min(s.mfbr_bps, s.ue_ambr_bps, s.slice_mbr_bps) for s in sides])
+        self._bandwidth = np.array([profile.most_prbs(one, way) for one in profile.slices])
+        self._limit_bps = np.minimum(offered_bps, most_bps[slices])
+        self._gfbr_bps = np.where(guaranteed, np.array([s.gfbr_bps for s in sides])[slices], 0.0)
+        self.promised_bps = np.zeros(len(slices))  # the same, but where the channel is too poor for it
+        self.most_prbs = np.zeros(len(slices))
+        self.floor_prbs = np.zeros(len(slices))
+        self.sinr_db = np.zeros(len(slices))
+
+    def hear(self, sinr_db: Floats, of: Indices) -> None:
+        """Take the channel of some users as it is now, in dB of one PRB."""
+        self.sinr_db[of] = sinr_db
+        for index, (link, bandwidth) in enumerate(zip(self.links, self._bandwidth, strict=True)):
+            at = of[self._slices[of] == index]
+            sinr = self.sinr_db[at]
+            most = np.minimum(link.useful_prbs(sinr), bandwidth)
+            limit_bps, gfbr_bps = self._limit_bps[at], self._gfbr_bps[at]
+            if np.isfinite(limit_bps).any():
+                most = np.minimum(most, np.where(np.isfinite(limit_bps), link.prbs_for(limit_bps, sinr), np.inf))
+            if gfbr_bps.any():
+                needed = link.prbs_for(gfbr_bps, sinr)
+                self.floor_prbs[at] = np.minimum(needed, most)
+                self.promised_bps[at] = np.where(needed <= most, gfbr_bps, 0.0)
+            self.most_prbs[at] = most
+
+    def share(self, active: Bools, steering: Steering | None = None) -> tuple[Floats, Floats]:
+        """Share the PRBs among those users that have something to send.
+
+        Args:
+            active: Which users.
+            steering: What a slicing policy has granted; None: the slices' own ratios rule.
+
+        Returns:
+            The PRBs of each user, and its rate in bit/s.
+        """
+        most, promise, policy = self.most_prbs, self.floor_prbs, self.policy
+        if steering is not None:
+            most = np.minimum(most, steering.ceiling_prbs)
+            promise = np.maximum(promise, steering.floor_prbs)
+            policy = replace(policy, minimum=np.where(steering.slices, policy.dedicated, policy.minimum))
+        promise = np.minimum(promise, most)
+        groups = [at[active[at]] for at in self._members]
+        promised = np.array([promise[at].sum() for at in groups])
+        wanted = np.array([most[at].sum() for at in groups])
+        given = share_among_slices(self.total_prbs, wanted, raised(policy, promised, self.total_prbs))
+        prbs, rate_bps = np.zeros(len(active)), np.zeros(len(active))
+        for at, link, part in zip(groups, self.links, given, strict=True):
+            if len(at) == 0:
+                continue
+            own = share_among_users(float(part), most[at], promise[at], np.ones(len(at)))
+            rate = link.rate_bps(own, self.sinr_db[at])
+            if self._proportional_fair:
+                rate = np.minimum(rate * proportional_fair_gain(len(at), self.sinr_db[at]), self._limit_bps[at])
+            prbs[at], rate_bps[at] = own, rate
+        return prbs, rate_bps
+
+    def alone_bps(self) -> Floats:
+        """Return the rate in bit/s that each user would have alone."""
+        rate_bps = np.zeros(len(self.most_prbs))
+        for at, link in zip(self._members, self.links, strict=True):
+            rate_bps[at] = link.rate_bps(self.most_prbs[at], self.sinr_db[at])
+        return rate_bps
+
+    def held(self, first: int, steered: Bools) -> Floats:
+        """Return the PRBs of each slice that the users from the `first` on are promised.
+
+        A guaranteed rate is theirs everywhere; a slice's minimum is theirs where they are alone in it.
+
+        Args:
+            first: Where those users begin.
+            steered: In which slices there are others, whom a policy steers.
+        """
+        held = np.zeros(len(self.links))
+        for index, at in enumerate(self._members):
+            others = at[at >= first]
+            held[index] = self.floor_prbs[others].sum()
+            if not steered[index]:
+                held[index] = max(held[index], min(self.policy.minimum[index], self.most_prbs[others].sum()))
+        return held

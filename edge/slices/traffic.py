@@ -1,0 +1,291 @@
+"""The exchange of one round over a cell: downloads, computing and uploads overlap and share what there is.
+
+It goes from event to event: somebody ends a part, a link goes or comes back, the channel moves, a policy grants anew.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from edge.slices.lane import Lane, Steering
+from edge.slices.pathloss import Bools, Floats
+from edge.slices.profile import Direction
+from edge.slices.terminals import Availability, Indices, Terminals
+from edge.slices.uplink import Grant, Slicing, Uplink
+from fedslice.core.records import NodeId
+
+# After this a node is taken for lost: nobody waits longer for a link that does not come back.
+LOST_S = 7 * 86_400.0
+_COARSENESS = 0.01  # a step of the channel, at the most, as a share of the time that has passed
+_DOWN, _COMPUTE, _UP, _DONE = range(4)
+_UPLINK = 1  # the second lane
+_INSTANT_S = 1e-9  # what is nearer than this is at once: sums round
+# In a large cohort one end more or less changes little for the others: those within a hundredth of the time that
+# has passed are taken together. Each member still ends when it ends; others hear of it so much later.
+_LARGE = 64
+_SLACK = 1e-6  # of a rate, that rounding may take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a node does in an exchange: it loads, computes for so many seconds, and sends."""
+
+    node: NodeId
+    bytes_down: int
+    compute_s: float
+    bytes_up: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Users:
+    """Who uses the cell: the cohort first, then the background. Arrays have an entry a user.
+
+    Attributes:
+        terminals: The channel of all terminals.
+        availability: When their links are down.
+        who: The terminal of each user.
+        slices: The index of the slice of each.
+        delays_s: How long a bit takes in each slice down and up, however few there are.
+        names: The slices.
+    """
+
+    terminals: Terminals
+    availability: Availability
+    who: Indices
+    slices: Indices
+    delays_s: tuple[Floats, Floats]
+    names: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Use:
+    """What a direction carried, from event to event."""
+
+    until_s: list[float] = field(default_factory=lambda: [0.0])
+    prbs: list[Floats] = field(default_factory=list)  # of the cohort by slice, then of the background by slice
+    background_bits: float = 0.0
+    promised_s: float = 0.0  # users with a guaranteed rate times the seconds in which their channel could bear it
+    short_s: float = 0.0  # of these, those in which they had less
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What came of an exchange. Arrays have an entry a member of the cohort; times in s; inf for a node that was lost."""
+
+    nodes: tuple[NodeId, ...]
+    download_s: Floats
+    compute_s: Floats
+    upload_s: Floats
+    sinr_db: dict[Direction, Floats]  # of one PRB, in the mean of the transfer
+    use: dict[Direction, Use]
+    start: Uplink
+    grants: int = 0
+    limits: list[str] = field(default_factory=list)
+
+
+class Exchange:
+    """One exchange, while it runs."""
+
+    def __init__(self, users: Users, lanes: tuple[Lane, Lane], demands: Sequence[Demand], at_s: float) -> None:
+        """Begin at a moment of the virtual clock.
+
+        Args:
+            users: Who uses the cell.
+            lanes: Its two directions, down and up.
+            demands: One for each member of the cohort, in the order of the users.
+            at_s: The moment.
+        """
+        self._users, self._lanes, self._at_s = users, lanes, at_s
+        self._demands, self._num = demands, len(demands)
+        count = self._num
+        self._compute_s = np.array([d.compute_s for d in demands], np.float64)
+        self._up_bits = np.array([8.0 * d.bytes_up for d in demands])
+        self._left = np.array([8.0 * d.bytes_down for d in demands])
+        self._delays_s = tuple(delay[users.slices[:count]] for delay in users.delays_s)
+        self._stage = np.full(count, _DOWN)
+        self._ready_s = np.full(count, math.inf)  # when computing ends
+        self._ended_s = np.full((3, count), math.inf)  # when each ended loading, computing, sending
+        self._heard_db = np.zeros((2, count))  # SINR in dB times seconds
+        self._sending_s = np.zeros((2, count))
+        self._others = np.ones(len(users.who) - count, np.bool_)
+        self._up, self._change_s = users.availability.at(at_s, users.who)
+        self._use: tuple[Use, Use] = (Use(), Use())
+        self._grant: Grant | None = None
+        self._steering: Steering | None = None
+        self._granted_s, self._grants = -math.inf, 0
+        self._limits: list[str] = []
+        self._now_s = 0.0
+        self._grain = _COARSENESS if count > _LARGE else 0.0
+        self._changed = [True, True]
+        self._active = [self._using(way) for way in (0, 1)]
+        self._shared = [lane.share(active) for lane, active in zip(lanes, self._active, strict=True)]
+        self._own_slices = np.isin(np.arange(len(users.names)), users.slices[: self._num])
+
+    def run(self, slicing: Slicing | None) -> Traffic:
+        """Let it run to its end; a slicing policy, if there is one, steers the uplink."""
+        self._hear()
+        start, next_step_s = self._uplink(median=True), self._step_s()
+        while (self._stage != _DONE).any() and self._now_s < LOST_S:
+            if slicing and self._sending().any() and self._now_s >= self._granted_s + slicing.period_s:
+                self._steer(slicing)
+            for way, changed in enumerate(self._changed):
+                if changed:
+                    self._active[way] = self._using(way)
+                    self._shared[way] = self._lanes[way].share(self._active[way], self._steering if way == _UPLINK else None)
+            self._changed = [False, False]
+            grant_s = self._granted_s + slicing.period_s if slicing and self._sending().any() else math.inf
+            self._advance(min(next_step_s, grant_s))
+            if self._now_s >= next_step_s:
+                self._hear()
+                next_step_s = self._now_s + self._step_s()
+        return self._traffic(start)
+
+    def _step_s(self) -> float:
+        """Return how long the channel may be taken to stand still: the longer an exchange lasts, the longer."""
+        terminals = self._users.terminals
+        return max(terminals.step_s, _COARSENESS * self._now_s) if terminals.changes else math.inf
+
+    def _hear(self) -> None:
+        """Take the channel of all who still have to use it."""
+        of = np.flatnonzero(np.concatenate([self._stage != _DONE, self._others]))
+        channel = self._users.terminals.sinr_db(self._at_s + self._now_s, self._users.who[of])
+        for lane, sinr_db in zip(self._lanes, channel, strict=True):
+            lane.hear(sinr_db, of)
+        self._changed = [True, True]
+
+    def _sending(self) -> Bools:
+        return np.asarray(self._stage == _UP)
+
+    def _using(self, way: int) -> Bools:
+        """Return which users have something to send one way, over a link that is up."""
+        stage = _UP if way == _UPLINK else _DOWN
+        return np.concatenate([self._stage == stage, self._others]) & self._up
+
+    def _advance(self, until_s: float) -> None:
+        """Go on to the next event, at the latest to a moment."""
+        moving = [self._active[way][: self._num] for way in (0, 1)]
+        rates = [self._shared[way][1][: self._num] for way in (0, 1)]
+        rate = np.where(moving[0], rates[0], np.where(moving[1], rates[1], 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            needs_s = np.where(self._left > 0.0, self._left / rate, 0.0)
+        needs_s[(self._stage == _COMPUTE) | (self._stage == _DONE)] = math.inf
+        link_s = self._change_s - self._at_s
+        event_s = min(float(self._ready_s.min()), float(link_s.min()), self._now_s + float(needs_s.min()))
+        next_s = min(until_s, max(event_s, self._now_s + self._grain * self._now_s), LOST_S)
+        step_s, ends_s = next_s - self._now_s, self._now_s + needs_s
+        self._account(moving, step_s)
+        self._left -= rate * step_s
+        self._now_s = next_s
+        self._pass(needs_s <= step_s + _INSTANT_S, ends_s)
+        if (changing := link_s <= next_s + _INSTANT_S).any():
+            at = np.flatnonzero(changing)
+            self._up[at], self._change_s[at] = self._users.availability.at(self._change_s[at], self._users.who[at])
+            self._changed = [True, True]
+
+    def _pass(self, finished: Bools, ends_s: Floats) -> None:
+        """Let members go on to their next part."""
+        if finished.any():
+            loaded, sent = finished & (self._stage == _DOWN), finished & (self._stage == _UP)
+            self._ended_s[0][loaded] = ends_s[loaded] + self._delays_s[0][loaded]
+            self._ready_s[loaded] = self._ended_s[0][loaded] + self._compute_s[loaded]
+            self._stage[loaded] = _COMPUTE
+            self._ended_s[2][sent] = ends_s[sent] + self._delays_s[1][sent]
+            self._stage[sent] = _DONE
+            self._left[finished] = 0.0
+            self._changed = [self._changed[0] or bool(loaded.any()), self._changed[1] or bool(sent.any())]
+        computed = self._ready_s <= self._now_s + _INSTANT_S
+        if computed.any():
+            self._ended_s[1][computed] = self._ready_s[computed]
+            self._stage[computed], self._ready_s[computed] = _UP, math.inf
+            self._left[computed] = self._up_bits[computed]
+            self._changed[_UPLINK] = True
+
+    def _account(self, moving: Sequence[Bools], step_s: float) -> None:
+        """Note what the last step carried, and over which channel."""
+        if step_s == 0.0:
+            return
+        for way, use in enumerate(self._use):
+            (prbs, rate_bps), lane = self._shared[way], self._lanes[way]
+            promised = self._active[way] & (lane.promised_bps > 0.0)
+            use.promised_s += step_s * int(promised.sum())
+            use.short_s += step_s * int((promised & (rate_bps < lane.promised_bps * (1.0 - _SLACK))).sum())
+            use.background_bits += step_s * float(rate_bps[self._num :].sum())
+            num_slices = len(self._users.names)
+            own = np.bincount(self._users.slices[: self._num], prbs[: self._num], num_slices)
+            others = np.bincount(self._users.slices[self._num :], prbs[self._num :], num_slices)
+            use.until_s.append(self._now_s + step_s)
+            use.prbs.append(np.concatenate([own, others]))
+            seconds = np.where(moving[way], step_s, 0.0)
+            self._sending_s[way] += seconds
+            self._heard_db[way] += seconds * lane.sinr_db[: self._num]
+
+    def _steer(self, slicing: Slicing) -> None:
+        before, self._grant = self._grant, slicing.grant(self._uplink(), self._grant)
+        self._granted_s = self._now_s
+        if before is not None and self._grant.floor_prbs is before.floor_prbs:
+            return  # the policy stays with what it had
+        self._grants += 1
+        if self._grant.limit and self._grant.limit not in self._limits:
+            self._limits.append(self._grant.limit)
+        if not self._grant.floor_prbs.any() and np.isinf(self._grant.ceiling_prbs).all():
+            self._steering = None  # released: the slices' own ratios rule again
+            self._changed[_UPLINK] = True
+            return
+        self._steering = Steering(
+            floor_prbs=np.concatenate([self._grant.floor_prbs, np.zeros(len(self._others))]),
+            ceiling_prbs=np.concatenate([self._grant.ceiling_prbs, np.full(len(self._others), math.inf)]),
+            slices=self._own_slices,
+        )
+        self._changed[_UPLINK] = True
+
+    def _uplink(self, *, median: bool = False) -> Uplink:
+        """Return what a slicing policy sees; at the median channel of the beginning it is what bounds the whole."""
+        lane, users, own = self._lanes[_UPLINK], self._users, slice(0, self._num)
+        held = lane.held(self._num, self._own_slices)
+        sinr_db, release_s, bits = lane.sinr_db[own], self._release_s(), np.where(self._sending(), self._left, self._up_bits)
+        if median:
+            sinr_db = users.terminals.sinr_db(self._at_s, users.who[own], faded=False)[1]
+        return Uplink(
+            now_s=self._now_s,
+            nodes=tuple(d.node for d in self._demands),
+            release_s=release_s,
+            delay_s=self._delays_s[1],
+            bits=np.where(self._stage == _DONE, 0.0, bits),
+            sinr_db=sinr_db,
+            most_prbs=lane.most_prbs[own],
+            slice=users.slices[own],
+            names=users.names,
+            links=lane.links,
+            total_prbs=lane.total_prbs,
+            dedicated=lane.policy.dedicated,
+            maximum=lane.policy.maximum,
+            held=held,
+        )
+
+    def _release_s(self) -> Floats:
+        """Return when each member can begin to send: as soon as it can for those that are still loading."""
+        lane, own = self._lanes[0], slice(0, self._num)
+        alone = lane.alone_bps()[own]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            loaded_s = self._now_s + np.where(self._left > 0.0, self._left / alone, 0.0) + self._delays_s[0] + self._compute_s
+        begun = np.where(self._stage == _COMPUTE, self._ready_s, self._ended_s[1])
+        return np.where(self._stage == _DOWN, loaded_s, begun)
+
+    def _traffic(self, start: Uplink) -> Traffic:
+        with np.errstate(invalid="ignore"):  # who never got there: inf less inf
+            parts = np.nan_to_num(np.diff(self._ended_s, axis=0, prepend=0.0), nan=math.inf, posinf=math.inf)
+        sinr_db = self._heard_db / np.maximum(self._sending_s, 1e-12)
+        ways: tuple[Direction, Direction] = ("down", "up")
+        return Traffic(
+            nodes=start.nodes,
+            download_s=parts[0],
+            compute_s=parts[1],
+            upload_s=parts[2],
+            sinr_db=dict(zip(ways, np.where(self._sending_s > 0, sinr_db, math.nan), strict=True)),
+            use=dict(zip(ways, self._use, strict=True)),
+            start=start,
+            grants=self._grants,
+            limits=self._limits,
+        )

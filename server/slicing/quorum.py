@@ -1,0 +1,43 @@
+"""Quorum: so many nodes are done as soon as they can be."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from edge.slices.uplink import Grant, Uplink
+from server.slicing.least_time import fastest
+from server.slicing.steady import SteadyConfig, steady
+
+
+class QuorumConfig(SteadyConfig):
+    """`share` of the cohort that is to be done soonest, rounded up."""
+
+    policy: Literal["quorum"] = "quorum"
+    share: Annotated[float, Field(gt=0, le=1)] = 0.8
+
+    def build(self) -> "Quorum":
+        """Return the policy."""
+        return Quorum(self.period_s, self.hysteresis, self.share)
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """For rounds that close early. It prefers whoever has a good channel, so far nodes are seldom heard.
+
+    Attributes:
+        period_s: The least time in s between two grants.
+        hysteresis: See `steady`.
+        share: Of the cohort, 0 to 1.
+    """
+
+    period_s: float
+    hysteresis: float
+    share: float
+
+    def grant(self, uplink: Uplink, before: Grant | None) -> Grant:
+        """Return floors in which the quorum is there soonest; the others share what is left. Who is done counts."""
+        num_done = int((uplink.bits <= 0.0).sum())
+        num = math.ceil(self.share * len(uplink.nodes) - 1e-9)  # 0.55 of 20 is 11, whatever it rounds to
+        return steady(uplink, before, fastest(uplink, max(num - num_done, 0)), self.hysteresis)
