@@ -138,6 +138,28 @@ def check(
 
 @app.command()
 @_one_clear_message()
+def slices(
+    config: Config,
+    overrides: Overrides = [],  # noqa: B006 - typer copies it
+    seed: Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a config's 5G slices, and what each node gets of them."""
+    run = _run_config(config, overrides, seed=seed)
+    from fedslice.modes import slices as survey_slices
+    from fedslice.slices_table import slices_tables
+
+    found = survey_slices(run)
+    if as_json:
+        _print_json(found)
+        return
+    out = Console(markup=False, highlight=False)
+    for part in slices_tables(found):
+        out.print(part)
+
+
+@app.command()
+@_one_clear_message()
 def tasks(as_json: AsJson = False) -> None:
     """List what can be learned."""
     from rich.table import Column, Table

@@ -2,13 +2,13 @@
 
 import os
 import sys
-from typing import get_args
+from typing import Any, get_args
 
 from client.app import app as client_app
 from client.session import session
 from client.tasks import TaskConfig
 from edge.simulation import SimulationGrid, UserValue
-from edge.slices import Network, profiles
+from edge.slices import Network, profiles, survey
 from fedslice.core.config import RunConfig
 from fedslice.core.errors import UsageError
 from fedslice.core.events import Listener
@@ -24,14 +24,28 @@ def check(run: RunConfig) -> Settings:
         UsageError: Something is wrong; the text says what, where, and what would be right.
     """
     settings = checked(run)
-    try:
-        Network(settings.network, profiles(settings.nodes, settings.federation.seed), settings.federation.seed)
-    except ValueError as error:
-        raise UsageError(f"{run.source}: {error}") from error
+    _network(run, settings)
     settings.aggregation.build()
     known = session(run.as_run_config())
     _ = known.parts, known.entries
     return settings
+
+
+def slices(run: RunConfig) -> dict[str, Any]:
+    """Return what a config's cell offers, its slices and what each node gets: see `edge.slices.survey`.
+
+    Raises:
+        UsageError: Something in the config is wrong.
+    """
+    return survey(_network(run, checked(run)))
+
+
+def _network(run: RunConfig, settings: Settings) -> Network:
+    seed = settings.federation.seed
+    try:
+        return Network(settings.network, profiles(settings.nodes, seed), seed)
+    except ValueError as error:
+        raise UsageError(f"{run.source}: {error}") from error
 
 
 def simulate(run: RunConfig, *listeners: Listener) -> Summary:

@@ -46,7 +46,7 @@ class Coordinator:
         registry = Registry(lambda addresses: queries.introduce(self._grid, addresses), self._predicted_s)
         self._strategy = Strategy(config, registry)
         self._strategy.tell = events.emit
-        slicing, close_at = config.slicing.build(), config.federation.close_at
+        slicing, close_at = config.slicing.build(config.federation), config.federation.close_at
         self._grid = TimedGrid(grid, self._network, nodes, registry.names, registry.work, slicing, close_at)
 
     def run(self) -> Summary:

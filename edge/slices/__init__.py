@@ -4,6 +4,7 @@ from edge.slices.model import Background, Network, NetworkConfig
 from edge.slices.nodes import NodeProfile, NodesConfig, profiles
 from edge.slices.profile import Direction
 from edge.slices.radio_log import radio_fields
+from edge.slices.survey import survey
 from edge.slices.traffic import Demand, Traffic
 from edge.slices.uplink import Grant, Slicing, Uplink
 
@@ -21,4 +22,5 @@ __all__ = [
     "Uplink",
     "profiles",
     "radio_fields",
+    "survey",
 ]

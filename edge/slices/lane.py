@@ -54,8 +54,9 @@ class Lane:
         most_bps = np.array([min(s.mfbr_bps, s.ue_ambr_bps, s.slice_mbr_bps) for s in sides])
         self._bandwidth = np.array([profile.most_prbs(one, way) for one in profile.slices])
         self._limit_bps = np.minimum(offered_bps, most_bps[slices])
-        self._gfbr_bps = np.where(guaranteed, np.array([s.gfbr_bps for s in sides])[slices], 0.0)
-        self.promised_bps = np.zeros(len(slices))  # the same, but where the channel is too poor for it
+        self._gfbr_bps = np.array([s.gfbr_bps for s in sides])[slices]
+        self._guaranteed = guaranteed
+        self.due_bps = np.zeros(len(slices))  # what a user of a GBR slice should have, where its channel bears it
         self.most_prbs = np.zeros(len(slices))
         self.floor_prbs = np.zeros(len(slices))
         self.sinr_db = np.zeros(len(slices))
@@ -72,8 +73,8 @@ class Lane:
                 most = np.minimum(most, np.where(np.isfinite(limit_bps), link.prbs_for(limit_bps, sinr), np.inf))
             if gfbr_bps.any():
                 needed = link.prbs_for(gfbr_bps, sinr)
-                self.floor_prbs[at] = np.minimum(needed, most)
-                self.promised_bps[at] = np.where(needed <= most, gfbr_bps, 0.0)
+                self.floor_prbs[at] = np.where(self._guaranteed[at], np.minimum(needed, most), 0.0)
+                self.due_bps[at] = np.where(needed <= most, gfbr_bps, 0.0)
             self.most_prbs[at] = most
 
     def share(self, active: Bools, steering: Steering | None = None) -> tuple[Floats, Floats]:
@@ -86,21 +87,23 @@ class Lane:
         Returns:
             The PRBs of each user, and its rate in bit/s.
         """
-        most, promise, policy = self.most_prbs, self.floor_prbs, self.policy
+        most, policy, promises = self.most_prbs, self.policy, [self.floor_prbs]
         if steering is not None:
             most = np.minimum(most, steering.ceiling_prbs)
-            promise = np.maximum(promise, steering.floor_prbs)
             policy = replace(policy, minimum=np.where(steering.slices, policy.dedicated, policy.minimum))
-        promise = np.minimum(promise, most)
+            # A channel that falls makes guaranteed rates dearer than when the grant was made: they go first.
+            promises.append(np.maximum(self.floor_prbs, steering.floor_prbs))
+        promises = [np.minimum(floor, most) for floor in promises]
         groups = [at[active[at]] for at in self._members]
-        promised = np.array([promise[at].sum() for at in groups])
+        for floor in promises:
+            policy = raised(policy, np.array([floor[at].sum() for at in groups]), self.total_prbs)
         wanted = np.array([most[at].sum() for at in groups])
-        given = share_among_slices(self.total_prbs, wanted, raised(policy, promised, self.total_prbs))
+        given = share_among_slices(self.total_prbs, wanted, policy)
         prbs, rate_bps = np.zeros(len(active)), np.zeros(len(active))
         for at, link, part in zip(groups, self.links, given, strict=True):
             if len(at) == 0:
                 continue
-            own = share_among_users(float(part), most[at], promise[at], np.ones(len(at)))
+            own = share_among_users(float(part), most[at], [floor[at] for floor in promises])
             rate = link.rate_bps(own, self.sinr_db[at])
             if self._proportional_fair:
                 rate = np.minimum(rate * proportional_fair_gain(len(at), self.sinr_db[at]), self._limit_bps[at])

@@ -16,6 +16,7 @@ from edge.slices.terminals import Spot, Terminals
 from edge.slices.traffic import Demand, Exchange, Traffic, Users
 from edge.slices.uplink import Slicing
 from fedslice.core.config import Table, load, located
+from fedslice.core.errors import UsageError
 from fedslice.core.records import NodeId
 
 Offered = Annotated[float, Field(ge=0, allow_inf_nan=True)]  # bit/s; inf takes what it gets
@@ -44,24 +45,33 @@ class NetworkConfig(Profile):
     @model_validator(mode="before")
     @classmethod
     def _from_file(cls, tables: Any) -> Any:
-        if not isinstance(tables, dict) or not isinstance(name := tables.get("profile", _DEFAULT_PROFILE), str):
+        if not isinstance(tables, dict) or not isinstance(name := tables.get("profile", ""), str):
             return tables
-        if {"cell", "slices"} <= tables.keys():  # complete
+        if not name and {"cell", "slices"} <= tables.keys():  # complete
             return {**tables, "profile": ""}
-        found = load(located(name if name.endswith(".toml") else f"configs/slices/{name}.toml"))
-        return {**_merged(found, tables), "profile": ""}
+        return {**_merged(_profile(name or _DEFAULT_PROFILE), tables), "profile": ""}
 
     @model_validator(mode="after")
     def _background_is_on_slices(self) -> "NetworkConfig":
         names = [s.name for s in self.slices]
         for one in self.background:
             if one.slice not in names:
-                raise ValueError(f"network.background: no slice is called {one.slice}; there are {', '.join(names)}")
+                raise ValueError(f"background: no slice is called {one.slice}; there are {', '.join(names)}")
         return self
 
 
-_DEFAULT_PROFILE = "factory-n78-40"
+_SHIPPED, _DEFAULT_PROFILE = "configs/slices", "factory-n78-40"
 _MESSAGE_BYTES = 1000.0  # of a packet, and of a control message
+
+
+def _profile(name: str) -> dict[str, Any]:
+    """Return the tables of a shipped profile, by its name, or of a file."""
+    path = located(name if name.endswith(".toml") else f"{_SHIPPED}/{name}.toml")
+    if not path.is_file():
+        known = sorted(file.stem for file in located(f"{_SHIPPED}/{_DEFAULT_PROFILE}.toml").parent.glob("*.toml"))
+        hint = f"shipped are {', '.join(known)}; a file of your own ends in .toml"
+        raise UsageError(f"network.profile = {name!r}: there is no file {path}; {hint}")
+    return load(path)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -83,8 +93,11 @@ class Network:
 
         Raises:
             ValueError: A profile names a slice that is not there, or a slice is full.
+
+        `alone_bps` and `together_bps` are the rates in bit/s that each terminal would have at its median channel: if no
+        other were there, and if all had something to send at once.
         """
-        self.config, self._num_nodes = config, len(nodes)
+        self.config, self.num_nodes = config, len(nodes)
         index = {s.name: i for i, s in enumerate(config.slices)}
         if unknown := {p.slice for p in nodes} - set(index):
             raise ValueError(f"nodes.profiles: no slice is called {min(unknown)}; there are {', '.join(index)}")
@@ -101,6 +114,9 @@ class Network:
         self._guaranteed = np.array([outcome.guaranteed for outcome in self.outcomes], np.bool_)
         self._availability = self.terminals.availability()
         self._delays_s = tuple(np.array([self._latency(s, way).link_s for s in config.slices]) for way in _WAYS)
+        everyone = self._median_lanes()
+        self.alone_bps = {way: lane.alone_bps() for way, lane in everyone.items()}
+        self.together_bps = {way: lane.share(np.ones(len(spots), np.bool_))[1] for way, lane in everyone.items()}
 
     def _admit(self) -> list[Outcome]:
         """Ask for admission, in the order of the terminals; a node that is refused could never train."""
@@ -113,7 +129,7 @@ class Network:
         outcomes = admit(self.config, applicants)
         for terminal, outcome in enumerate(outcomes):
             if not outcome.admitted:
-                who = f"node {terminal}" if terminal < self._num_nodes else f"background user {terminal - self._num_nodes}"
+                who = f"node {terminal}" if terminal < self.num_nodes else f"background user {terminal - self.num_nodes}"
                 raise ValueError(f"network: {who} is not admitted: {outcome.reason}")
         return outcomes
 
@@ -129,7 +145,7 @@ class Network:
             at_s: The moment on the virtual clock.
             slicing: Steers the uplink; without it the slices' own ratios rule.
         """
-        who = np.array([*(d.node for d in demands), *range(self._num_nodes, len(self._slices))], np.intp)
+        who = np.array([*(d.node for d in demands), *range(self.num_nodes, len(self._slices))], np.intp)
         users = Users(
             terminals=self.terminals,
             availability=self._availability,
@@ -142,15 +158,10 @@ class Network:
         return Exchange(users, lanes, demands, at_s).run(slicing)
 
     def alone_s(self, demand: Demand) -> float:
-        """Return how long an exchange would take a node that has the cell for itself, at its median channel."""
-        who = np.array([demand.node], np.intp)
+        """Return how long an exchange would take a node that had the cell for itself, at its median channel."""
         total_s = demand.compute_s
-        sizes = (demand.bytes_down, demand.bytes_up)
-        channel = self.terminals.sinr_db(0.0, who, faded=False)
-        for way, sinr_db, num_bytes, delays_s in zip(_WAYS, channel, sizes, self._delays_s, strict=True):
-            lane = self._lane(way, who)
-            lane.hear(sinr_db, np.zeros(1, np.intp))
-            rate_bps = float(lane.alone_bps()[0])
+        for way, num_bytes, delays_s in zip(_WAYS, (demand.bytes_down, demand.bytes_up), self._delays_s, strict=True):
+            rate_bps = float(self.alone_bps[way][demand.node])
             total_s += float(delays_s[self._slices[demand.node]]) + (8.0 * num_bytes / rate_bps if rate_bps else math.inf)
         return total_s
 
@@ -171,6 +182,15 @@ class Network:
         load_bps = sum(bps for bps in offered if math.isfinite(bps))
         repeats = Repeats(bler=link.table.bler_target)
         return one_way(side, repeats, load_bps=load_bps, capacity_bps=capacity_bps, packet_bytes=_MESSAGE_BYTES)
+
+    def _median_lanes(self) -> dict[Direction, Lane]:
+        """Return both directions with everybody in them, at the median channel of the beginning."""
+        everyone = np.arange(len(self._slices))
+        channel = self.terminals.sinr_db(0.0, everyone, faded=False)
+        lanes = {way: self._lane(way, everyone) for way in _WAYS}
+        for lane, sinr_db in zip(lanes.values(), channel, strict=True):
+            lane.hear(sinr_db, everyone)
+        return lanes
 
     def _lane(self, way: Direction, who: np.ndarray[Any, np.dtype[np.intp]]) -> Lane:
         return Lane(self.config, way, self._slices[who], self._offered_bps[way][who], self._guaranteed[who])

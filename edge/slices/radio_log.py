@@ -14,7 +14,7 @@ _PLACES = 4  # of a share
 def radio_fields(traffic: Traffic, duration_s: float) -> dict[str, Any]:
     """Return the fields of a `radio` event: shares of the PRBs by slice over the exchange, and each node's mean SINR.
 
-    `short` is the share of time in which users with a guaranteed rate had less of it. What users beside the cohort take
+    `short` is the share of time in which users of GBR slices had less than their rate. What users beside the cohort take
     is listed as a slice of its own, named "SLICE (background)".
 
     Args:
@@ -33,7 +33,7 @@ def radio_fields(traffic: Traffic, duration_s: float) -> dict[str, Any]:
         str(node): {"sinr_down_db": _rounded(down), "sinr_up_db": _rounded(up)}
         for node, down, up in zip(traffic.nodes, down_db.tolist(), up_db.tolist(), strict=True)
     }
-    fields["short"] = {way: use.short_s / use.promised_s for way, use in traffic.use.items() if use.promised_s}
+    fields["short"] = {way: use.short_s / use.due_s for way, use in traffic.use.items() if use.due_s}
     return {**fields, "grants": traffic.grants, "limits": traffic.limits}
 
 

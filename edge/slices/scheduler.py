@@ -1,5 +1,6 @@
 """Who gets how many resource blocks: slices first (TS 28.541 clause 4.3.36), then the nodes of each."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,19 +85,26 @@ def share_among_slices(total: float, demand: npt.ArrayLike, policy: Policy) -> F
     return np.minimum(first + shared, wanted)  # a - b + b may round above a
 
 
-def share_among_users(prbs: float, most: Floats, floor: Floats, weight: Floats) -> Floats:
-    """Split the PRBs of a slice over its users: first what each is promised, the rest by weighted max-min.
+def share_among_users(prbs: float, most: Floats, floors: Sequence[Floats]) -> Floats:
+    """Split the PRBs of a slice over its users: first what each is promised, the rest by max-min.
 
     Args:
         prbs: How many PRBs the slice has.
         most: The most that each user can use.
-        floor: What each is promised, at most `most`. If all promises together are more than there is, each is cut alike.
-        weight: The pace at which users fill up beyond it, above zero.
+        floors: What each is promised, at most `most`, in promises that go before those behind them. If one promise to all
+            together is more than there is, each is cut alike.
+
+    Returns:
+        The PRBs of each user.
     """
-    promised = float(floor.sum())
-    if promised >= prbs:
-        return floor * (prbs / promised) if promised > 0.0 else floor
-    return np.minimum(floor + max_min(prbs - promised, most - floor, weight), most)
+    given = np.zeros_like(most)
+    for floor in floors:
+        more = np.maximum(floor - given, 0.0)
+        left, asked = prbs - float(given.sum()), float(more.sum())
+        if asked > 0.0:
+            given += more * min(1.0, max(left, 0.0) / asked)
+    left = max(prbs - float(given.sum()), 0.0)
+    return np.minimum(given + max_min(left, most - given, np.ones(len(most))), most)
 
 
 def raised(policy: Policy, promised: Floats, total: float) -> Policy:

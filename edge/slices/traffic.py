@@ -66,7 +66,7 @@ class Use:
     until_s: list[float] = field(default_factory=lambda: [0.0])
     prbs: list[Floats] = field(default_factory=list)  # of the cohort by slice, then of the background by slice
     background_bits: float = 0.0
-    promised_s: float = 0.0  # users with a guaranteed rate times the seconds in which their channel could bear it
+    due_s: float = 0.0  # users of GBR slices times the seconds in which their channel bore the rate
     short_s: float = 0.0  # of these, those in which they had less
 
 
@@ -125,17 +125,21 @@ class Exchange:
 
     def run(self, slicing: Slicing | None) -> Traffic:
         """Let it run to its end; a slicing policy, if there is one, steers the uplink."""
+        self._hear(faded=False)
+        start = self._uplink()  # at the median channel: what bounds the whole must not hang on the fading of one moment
         self._hear()
-        start, next_step_s = self._uplink(median=True), self._step_s()
+        next_step_s = self._step_s()
         while (self._stage != _DONE).any() and self._now_s < LOST_S:
-            if slicing and self._sending().any() and self._now_s >= self._granted_s + slicing.period_s:
-                self._steer(slicing)
+            grant_s = math.inf
+            if slicing and self._can_send().any():
+                if self._now_s >= self._granted_s + slicing.period_s:
+                    self._steer(slicing)
+                grant_s = self._granted_s + slicing.period_s
             for way, changed in enumerate(self._changed):
                 if changed:
                     self._active[way] = self._using(way)
                     self._shared[way] = self._lanes[way].share(self._active[way], self._steering if way == _UPLINK else None)
             self._changed = [False, False]
-            grant_s = self._granted_s + slicing.period_s if slicing and self._sending().any() else math.inf
             self._advance(min(next_step_s, grant_s))
             if self._now_s >= next_step_s:
                 self._hear()
@@ -147,16 +151,20 @@ class Exchange:
         terminals = self._users.terminals
         return max(terminals.step_s, _COARSENESS * self._now_s) if terminals.changes else math.inf
 
-    def _hear(self) -> None:
+    def _hear(self, *, faded: bool = True) -> None:
         """Take the channel of all who still have to use it."""
         of = np.flatnonzero(np.concatenate([self._stage != _DONE, self._others]))
-        channel = self._users.terminals.sinr_db(self._at_s + self._now_s, self._users.who[of])
+        channel = self._users.terminals.sinr_db(self._at_s + self._now_s, self._users.who[of], faded=faded)
         for lane, sinr_db in zip(self._lanes, channel, strict=True):
             lane.hear(sinr_db, of)
         self._changed = [True, True]
 
     def _sending(self) -> Bools:
         return np.asarray(self._stage == _UP)
+
+    def _can_send(self) -> Bools:
+        """Return who sends over a link that carries something: a policy can do nothing for others, such as a lost node."""
+        return self._using(_UPLINK)[: self._num] & (self._lanes[_UPLINK].most_prbs[: self._num] > 0.0)
 
     def _using(self, way: int) -> Bools:
         """Return which users have something to send one way, over a link that is up."""
@@ -181,7 +189,9 @@ class Exchange:
         self._pass(needs_s <= step_s + _INSTANT_S, ends_s)
         if (changing := link_s <= next_s + _INSTANT_S).any():
             at = np.flatnonzero(changing)
-            self._up[at], self._change_s[at] = self._users.availability.at(self._change_s[at], self._users.who[at])
+            # In a large cohort a link may have gone and come back since.
+            seen_s = np.maximum(self._change_s[at], self._at_s + next_s)
+            self._up[at], self._change_s[at] = self._users.availability.at(seen_s, self._users.who[at])
             self._changed = [True, True]
 
     def _pass(self, finished: Bools, ends_s: Floats) -> None:
@@ -193,6 +203,7 @@ class Exchange:
             self._stage[loaded] = _COMPUTE
             self._ended_s[2][sent] = ends_s[sent] + self._delays_s[1][sent]
             self._stage[sent] = _DONE
+            self._change_s[: self._num][sent] = math.inf
             self._left[finished] = 0.0
             self._changed = [self._changed[0] or bool(loaded.any()), self._changed[1] or bool(sent.any())]
         computed = self._ready_s <= self._now_s + _INSTANT_S
@@ -208,9 +219,9 @@ class Exchange:
             return
         for way, use in enumerate(self._use):
             (prbs, rate_bps), lane = self._shared[way], self._lanes[way]
-            promised = self._active[way] & (lane.promised_bps > 0.0)
-            use.promised_s += step_s * int(promised.sum())
-            use.short_s += step_s * int((promised & (rate_bps < lane.promised_bps * (1.0 - _SLACK))).sum())
+            due = self._active[way] & (lane.due_bps > 0.0)
+            use.due_s += step_s * int(due.sum())
+            use.short_s += step_s * int((due & (rate_bps < lane.due_bps * (1.0 - _SLACK))).sum())
             use.background_bits += step_s * float(rate_bps[self._num :].sum())
             num_slices = len(self._users.names)
             own = np.bincount(self._users.slices[: self._num], prbs[: self._num], num_slices)
@@ -240,21 +251,19 @@ class Exchange:
         )
         self._changed[_UPLINK] = True
 
-    def _uplink(self, *, median: bool = False) -> Uplink:
-        """Return what a slicing policy sees; at the median channel of the beginning it is what bounds the whole."""
+    def _uplink(self) -> Uplink:
+        """Return what a slicing policy sees. It stays as it is, whatever the lanes hear later."""
         lane, users, own = self._lanes[_UPLINK], self._users, slice(0, self._num)
         held = lane.held(self._num, self._own_slices)
-        sinr_db, release_s, bits = lane.sinr_db[own], self._release_s(), np.where(self._sending(), self._left, self._up_bits)
-        if median:
-            sinr_db = users.terminals.sinr_db(self._at_s, users.who[own], faded=False)[1]
+        bits = np.where(self._sending(), self._left, self._up_bits)
         return Uplink(
             now_s=self._now_s,
             nodes=tuple(d.node for d in self._demands),
-            release_s=release_s,
+            release_s=self._release_s(),
             delay_s=self._delays_s[1],
             bits=np.where(self._stage == _DONE, 0.0, bits),
-            sinr_db=sinr_db,
-            most_prbs=lane.most_prbs[own],
+            sinr_db=lane.sinr_db[own].copy(),
+            most_prbs=lane.most_prbs[own].copy(),
             slice=users.slices[own],
             names=users.names,
             links=lane.links,

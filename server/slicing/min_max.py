@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edge.slices.uplink import Grant, Uplink
+from fedslice.core.federation import FederationConfig
 from server.slicing.least_time import fastest
 from server.slicing.steady import SteadyConfig, steady
 
@@ -13,7 +14,7 @@ class MinMaxConfig(SteadyConfig):
 
     policy: Literal["min_max"] = "min_max"
 
-    def build(self) -> "MinMax":
+    def build(self, federation: FederationConfig) -> "MinMax":
         """Return the policy."""
         return MinMax(self.period_s, self.hysteresis)
 

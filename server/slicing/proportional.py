@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from edge.slices.uplink import Grant, Uplink
+from fedslice.core.federation import FederationConfig
 from server.slicing.least_time import Demand, finish_s, unable
 from server.slicing.steady import SteadyConfig, steady
 
@@ -16,7 +17,7 @@ class ProportionalConfig(SteadyConfig):
 
     policy: Literal["proportional"] = "proportional"
 
-    def build(self) -> "Proportional":
+    def build(self, federation: FederationConfig) -> "Proportional":
         """Return the policy."""
         return Proportional(self.period_s, self.hysteresis)
 

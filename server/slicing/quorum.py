@@ -2,24 +2,22 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from edge.slices.uplink import Grant, Uplink
+from fedslice.core.federation import FederationConfig
 from server.slicing.least_time import fastest
 from server.slicing.steady import SteadyConfig, steady
 
 
 class QuorumConfig(SteadyConfig):
-    """`share` of the cohort that is to be done soonest, rounded up."""
+    """The common keys and no other; how many close a round is `federation.close_at`."""
 
     policy: Literal["quorum"] = "quorum"
-    share: Annotated[float, Field(gt=0, le=1)] = 0.8
 
-    def build(self) -> "Quorum":
+    def build(self, federation: FederationConfig) -> "Quorum":
         """Return the policy."""
-        return Quorum(self.period_s, self.hysteresis, self.share)
+        return Quorum(self.period_s, self.hysteresis, federation.close_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class Quorum:
     Attributes:
         period_s: The least time in s between two grants.
         hysteresis: See `steady`.
-        share: Of the cohort, 0 to 1.
+        share: Of the cohort, 0 to 1, rounded up.
     """
 
     period_s: float

@@ -13,9 +13,9 @@ from server.slicing.room import Room
 
 
 class SteadyConfig(Table):
-    """`period_s` between two grants, as near-real-time control over E2 takes, and the `hysteresis` of their changes."""
+    """`period_s` between two grants, as control over O1 or A1 takes (E2: 0.01 to 1 s), and the `hysteresis` of their changes."""
 
-    period_s: Annotated[float, Field(ge=0.01, le=1e6)] = 0.2
+    period_s: Annotated[float, Field(ge=0.01, le=1e6)] = 1.0
     hysteresis: Annotated[float, Field(ge=0, le=1)] = 0.05
 
 
