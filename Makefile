@@ -24,6 +24,8 @@ setup: $(VENV)/.installed-dev    ## everything for developing
 bench: $(VENV)/.installed-dev    ## speed against peers; installs the peers
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m tests.bench.simulate
+	$(BIN)/python -m tests.bench.timing
+	$(BIN)/python -m tests.bench.slicing
 
 clean:                           ## remove what was installed and cached, but no runs
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist *.egg-info

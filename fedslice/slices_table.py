@@ -19,7 +19,11 @@ def slices_tables(found: dict[str, Any]) -> Iterator[RenderableType]:
         f"{cell['down_share']:.0%} of time down and {cell['up_share']:.0%} up.\n"
     )
     yield _promises(found["slices"])
-    yield "\nRatios: dedicated-min-max, in percent of the PRBs. Rates: bit/s of one terminal.\n"
+    yield (
+        "\nRatios: dedicated-min-max, in percent of the PRBs. Rates: bit/s of one terminal.\n"
+        "Latency of a message of 1 kB; late is the share that misses the PDB, of which the\n"
+        "5QI allows the PER.\n"
+    )
     yield _ratios(found["slices"])
     yield "\nRates at the median channel, alone in the cell and with all others at once:\n"
     yield _terminals("node", found["nodes"])
@@ -32,23 +36,24 @@ def slices_tables(found: dict[str, Any]) -> Iterator[RenderableType]:
 
 
 def _promises(rows: list[dict[str, Any]]) -> Table:
-    table = Table("slice", "S-NSSAI", "5QI", "type", *_right("PDB", "ARP", "nodes", "others"), box=None, pad_edge=False)
+    table = Table("slice", "S-NSSAI", "5QI", "type", *_right("PDB", "PER", "ARP", "nodes", "others"), box=None, pad_edge=False)
     for row in rows:
         budget = f"{row['delay_budget_ms']} ms"
         kind = (row["name"], row["snssai"], str(row["fiveqi"]), row["resource"])
-        table.add_row(*kind, budget, str(row["arp"]), str(row["nodes"]), str(row["background"]))
+        table.add_row(*kind, budget, f"{row['error_rate']:.0e}", str(row["arp"]), str(row["nodes"]), str(row["background"]))
     return table
 
 
 def _ratios(rows: list[dict[str, Any]]) -> Table:
-    table = Table("slice", "way", *_right("ratio", "GFBR", "limit", "peak", "latency"), box=None, pad_edge=False)
+    table = Table("slice", "way", *_right("ratio", "GFBR", "limit", "peak", "latency", "late"), box=None, pad_edge=False)
     for row in rows:
         for way in ("down", "up"):
             side = row[way]
             ratio = f"{side['dedicated']}-{side['min']}-{side['max']}"
             rates = [_rate(side[key]) for key in ("gfbr_bps", "most_bps", "peak_bps")]
-            late = f"{side['latency_ms']:.1f} ms" if math.isfinite(side["latency_ms"]) else "too late"
-            table.add_row(row["name"] if way == "down" else "", way, ratio, *rates, late)
+            late = f"{side['latency_ms']:.1f} ms" if math.isfinite(side["latency_ms"]) else "no end"
+            missed = f"{side['late_share']:.0e}" if side["late_share"] else "0"
+            table.add_row(row["name"] if way == "down" else "", way, ratio, *rates, late, missed)
     return table
 
 

@@ -37,6 +37,7 @@ class Phase:
 
     from_s: float = 0.0
     duration_s: float = 0.0
+    num_awaited: int = 0  # how many arrivals of those that are timed close it
     timings: dict[NodeId, Timing] = field(default_factory=dict)
     traffic: Traffic | None = None
 

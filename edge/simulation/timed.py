@@ -10,7 +10,7 @@ from flwr.serverapp import Grid
 
 from edge.flower import content_bytes, error_reply
 from edge.simulation.clock import Phase, Timing, VirtualClock
-from edge.slices import Demand, Network, NodeProfile, Slicing, radio_fields
+from edge.slices import WAYS, Demand, Network, NodeProfile, Slicing, radio_fields
 from edge.wrapper import GridWrapper
 from fedslice.core.records import NodeId
 
@@ -54,7 +54,9 @@ class TimedGrid(GridWrapper):
         super().__init__(inner)
         self._network, self._nodes, self._names, self._work = network, nodes, names, work
         self._slicing, self._close_at = slicing, close_at
-        self._latency_ms = network.latency_ms()
+        self._latency_ms = {
+            one.name: {way: 1e3 * network.messages(one, way)[0].total_s for way in WAYS} for one in network.config.slices
+        }
         self._update_bytes: dict[NodeId, int] = {}
         self.clock = VirtualClock()
         self.phase = Phase()
@@ -138,8 +140,9 @@ class TimedGrid(GridWrapper):
         deadline_s = math.inf if timeout is None else timeout
         reason = LOST if timeout is None else LATE
         trains = any(m.metadata.message_type.startswith("train") for m in instructions.values())
-        num = math.ceil(self._close_at * len(planned) - 1e-9)  # 0.55 of 20 is 11, whatever it rounds to
-        if trains and 0 < num < len(planned):
+        share = self._close_at if trains else 1.0
+        num = self.phase.num_awaited = math.ceil(share * len(planned) - 1e-9)  # 0.55 of 20 is 11, whatever it rounds to
+        if 0 < num < len(planned):
             enough_s = sorted(t.total_s for t in planned.values())[num - 1]
             if enough_s < deadline_s:
                 return enough_s, CLOSED.format(num=num, total=len(planned))

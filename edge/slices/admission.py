@@ -22,12 +22,11 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from edge.slices.profile import Direction, Priority, Profile, SliceProfile
+from edge.slices.profile import WAYS, Direction, Priority, Profile, SliceProfile
 
 Floats = npt.NDArray[np.float64]
 NO_SLICE_CAUSE = 62  # 5GMM, "no network slices available" (TS 24.501 table 9.11.3.2.1)
 NO_SESSION_CAUSE = 69  # 5GSM, "insufficient resources for specific slice" (TS 24.501 table 9.11.4.2.1)
-_WAYS: tuple[Direction, Direction] = ("down", "up")
 _ROUNDING = 1e-9  # PRBs; sums in another order must not decide
 
 
@@ -183,7 +182,7 @@ def _needs(profile: Profile, applicants: Sequence[Applicant], percentile: float)
     prbs = np.zeros_like(low_db)
     for index, one in enumerate(profile.slices):
         at = np.flatnonzero(of_slice == index)
-        for column, way in enumerate(_WAYS):
+        for column, way in enumerate(WAYS):
             if (gfbr_bps := one.side(way).gfbr_bps) > 0.0:
                 prbs[at, column] = profile.link(one, way).prbs_for(gfbr_bps, low_db[at, column])
     return [
@@ -193,7 +192,7 @@ def _needs(profile: Profile, applicants: Sequence[Applicant], percentile: float)
 
 
 def _too_poor(profile: Profile, one: SliceProfile, prbs: tuple[float, float], low_db: list[float]) -> str:
-    for way, needed, sinr_db in zip(_WAYS, prbs, low_db, strict=True):
+    for way, needed, sinr_db in zip(WAYS, prbs, low_db, strict=True):
         if needed > (most := profile.most_prbs(one, way)) + _ROUNDING:
             takes = "no number of PRBs reaches" if math.isinf(needed) else f"it takes {needed:.1f} PRBs to reach"
             return f"{way}: {takes} {one.side(way).gfbr_bps:.3g} bit/s at {sinr_db:.1f} dB; a terminal may have {most:.1f}"
@@ -242,7 +241,7 @@ class _Ledger:
         self.reasons: dict[int, str] = {}
         self._waiting: dict[int, _Flow] = {}
         self._names = [one.name for one in profile.slices]
-        self._sides = [_Side(profile, way) for way in _WAYS]
+        self._sides = [_Side(profile, way) for way in WAYS]
 
     def ask(self, flow: _Flow) -> None:
         """Take in a flow if there is room, or if there is once others have given way."""

@@ -94,13 +94,12 @@ class Lane:
             # A channel that falls makes guaranteed rates dearer than when the grant was made: they go first.
             promises.append(np.maximum(self.floor_prbs, steering.floor_prbs))
         promises = [np.minimum(floor, most) for floor in promises]
-        groups = [at[active[at]] for at in self._members]
         for floor in promises:
-            policy = raised(policy, np.array([floor[at].sum() for at in groups]), self.total_prbs)
-        wanted = np.array([most[at].sum() for at in groups])
-        given = share_among_slices(self.total_prbs, wanted, policy)
+            policy = raised(policy, self._by_slice(floor * active), self.total_prbs)
+        given = share_among_slices(self.total_prbs, self._by_slice(most * active), policy)
         prbs, rate_bps = np.zeros(len(active)), np.zeros(len(active))
-        for at, link, part in zip(groups, self.links, given, strict=True):
+        for members, link, part in zip(self._members, self.links, given, strict=True):
+            at = members[active[members]]
             if len(at) == 0:
                 continue
             own = share_among_users(float(part), most[at], [floor[at] for floor in promises])
@@ -109,6 +108,9 @@ class Lane:
                 rate = np.minimum(rate * proportional_fair_gain(len(at), self.sinr_db[at]), self._limit_bps[at])
             prbs[at], rate_bps[at] = own, rate
         return prbs, rate_bps
+
+    def _by_slice(self, prbs: Floats) -> Floats:
+        return np.bincount(self._slices, prbs, len(self.links)).astype(np.float64, copy=False)
 
     def alone_bps(self) -> Floats:
         """Return the rate in bit/s that each user would have alone."""

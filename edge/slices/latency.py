@@ -11,7 +11,6 @@ from edge.slices.profile import SliceDirection
 from edge.slices.scheduler import waiting_time_s
 
 Floats = npt.NDArray[np.float64]
-JITTER_S = 1.5e-3  # standard deviation of an idle link's one-way delay, for who draws it; engineering default
 _NEGLIGIBLE = 1e-15  # the probability from which on a number of transmissions is not looked at
 
 

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from edge.slices.admission import Applicant, Outcome, admit
+from edge.slices.admission import Applicant, Outcome, admit, counters
 from edge.slices.lane import Lane
-from edge.slices.latency import Latency, Repeats, one_way
+from edge.slices.latency import Latency
+from edge.slices.messages import message_latency, transfer_delay_s
 from edge.slices.nodes import NodeProfile
-from edge.slices.profile import Direction, Profile, SliceProfile
+from edge.slices.profile import WAYS, Direction, Profile, SliceProfile
 from edge.slices.terminals import Spot, Terminals
 from edge.slices.traffic import Demand, Exchange, Traffic, Users
 from edge.slices.uplink import Slicing
@@ -61,7 +62,6 @@ class NetworkConfig(Profile):
 
 
 _SHIPPED, _DEFAULT_PROFILE = "configs/slices", "factory-n78-40"
-_MESSAGE_BYTES = 1000.0  # of a packet, and of a control message
 
 
 def _profile(name: str) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Network:
         self.outcomes = self._admit()
         self._guaranteed = np.array([outcome.guaranteed for outcome in self.outcomes], np.bool_)
         self._availability = self.terminals.availability()
-        self._delays_s = tuple(np.array([self._latency(s, way).link_s for s in config.slices]) for way in _WAYS)
+        self._delays_s = tuple(np.array([transfer_delay_s(config, s, way) for s in config.slices]) for way in WAYS)
         everyone = self._median_lanes()
         self.alone_bps = {way: lane.alone_bps() for way, lane in everyone.items()}
         self.together_bps = {way: lane.share(np.ones(len(spots), np.bool_))[1] for way, lane in everyone.items()}
@@ -127,6 +127,7 @@ class Network:
         )
         applicants = [Applicant(slice=of, sinr_down_db=down, sinr_up_db=up, spread_db=spread) for of, down, up, spread in rows]
         outcomes = admit(self.config, applicants)
+        self.counters = counters(self.config, applicants, outcomes)
         for terminal, outcome in enumerate(outcomes):
             if not outcome.admitted:
                 who = f"node {terminal}" if terminal < self.num_nodes else f"background user {terminal - self.num_nodes}"
@@ -160,40 +161,26 @@ class Network:
     def alone_s(self, demand: Demand) -> float:
         """Return how long an exchange would take a node that had the cell for itself, at its median channel."""
         total_s = demand.compute_s
-        for way, num_bytes, delays_s in zip(_WAYS, (demand.bytes_down, demand.bytes_up), self._delays_s, strict=True):
+        for way, num_bytes, delays_s in zip(WAYS, (demand.bytes_down, demand.bytes_up), self._delays_s, strict=True):
             rate_bps = float(self.alone_bps[way][demand.node])
             total_s += float(delays_s[self._slices[demand.node]]) + (8.0 * num_bytes / rate_bps if rate_bps else math.inf)
         return total_s
 
-    def latency_ms(self) -> dict[str, dict[str, float]]:
-        """Return how long a control message takes in each slice down and up, in ms; inf where traffic before it is too much."""
-        return {s.name: {way: 1e3 * self._latency(s, way).total_s for way in _WAYS} for s in self.config.slices}
-
-    def _latency(self, one: SliceProfile, way: Direction) -> Latency:
-        """Return what a message of a slice waits: for what others offer there, but not for those that take what they get."""
-        side, link = one.side(way), self.config.link(one, way)
-        offered = [
-            b.num_users * (b.down_bps if way == "down" else b.up_bps) for b in self.config.background if b.slice == one.name
-        ]
-        everyone = np.flatnonzero(self._slices == self.config.slices.index(one))
-        prbs = self.config.cell.prbs * max(side.rrm.min, min(side.rrm.max, 100 / len(self.config.slices))) / 100
-        channel = self.terminals.sinr_db(0.0, everyone, faded=False)[_WAYS.index(way)]
-        capacity_bps = float(np.median(link.rate_bps(prbs, channel))) if len(everyone) else math.inf
-        load_bps = sum(bps for bps in offered if math.isfinite(bps))
-        repeats = Repeats(bler=link.table.bler_target)
-        return one_way(side, repeats, load_bps=load_bps, capacity_bps=capacity_bps, packet_bytes=_MESSAGE_BYTES)
+    def messages(self, one: SliceProfile, way: Direction) -> tuple[Latency, float]:
+        """Return what a control message of a slice waits, and the share of messages that miss the slice's delay budget."""
+        members = np.flatnonzero(self._slices == self.config.slices.index(one))
+        channel_db = self.terminals.sinr_db(0.0, members, faded=False)[WAYS.index(way)]
+        offered_bps = self._offered_bps[way][members[members >= self.num_nodes]].tolist()
+        return message_latency(self.config, one, way, offered_bps, channel_db)
 
     def _median_lanes(self) -> dict[Direction, Lane]:
         """Return both directions with everybody in them, at the median channel of the beginning."""
         everyone = np.arange(len(self._slices))
         channel = self.terminals.sinr_db(0.0, everyone, faded=False)
-        lanes = {way: self._lane(way, everyone) for way in _WAYS}
+        lanes = {way: self._lane(way, everyone) for way in WAYS}
         for lane, sinr_db in zip(lanes.values(), channel, strict=True):
             lane.hear(sinr_db, everyone)
         return lanes
 
     def _lane(self, way: Direction, who: np.ndarray[Any, np.dtype[np.intp]]) -> Lane:
         return Lane(self.config, way, self._slices[who], self._offered_bps[way][who], self._guaranteed[who])
-
-
-_WAYS: tuple[Direction, Direction] = ("down", "up")

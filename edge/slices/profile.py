@@ -15,6 +15,7 @@ from edge.slices.spectrum import TABLES
 from fedslice.core.config import Table, load, validate
 
 Direction = Literal["down", "up"]
+WAYS: tuple[Direction, Direction] = ("down", "up")
 Percent = Annotated[int, Field(ge=0, le=100)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=True)]  # bit/s; inf is no limit
@@ -229,8 +230,7 @@ class Profile(Table):
 
     @model_validator(mode="after")
     def _promises_fit_the_cell(self) -> Self:
-        ways: tuple[Direction, ...] = ("down", "up")
-        for way in ways:
+        for way in WAYS:
             ratios = [one.side(way).rrm for one in self.slices]
             for part, total in (("dedicated", sum(r.dedicated for r in ratios)), ("min", sum(r.min for r in ratios))):
                 if total > 100:

@@ -99,6 +99,8 @@ def share_among_users(prbs: float, most: Floats, floors: Sequence[Floats]) -> Fl
     """
     given = np.zeros_like(most)
     for floor in floors:
+        if not floor.any():
+            continue
         more = np.maximum(floor - given, 0.0)
         left, asked = prbs - float(given.sum()), float(more.sum())
         if asked > 0.0:

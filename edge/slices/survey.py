@@ -1,17 +1,17 @@
 """What a cell offers: its slices, and what each node gets of them. For people; nothing is simulated."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from edge.slices.model import Network
-from edge.slices.profile import SliceProfile
+from edge.slices.profile import WAYS, SliceProfile
 
 
 def survey(network: Network) -> dict[str, Any]:
     """Return plain rows: `cell`, `slices`, `nodes` and `background`; rates in bit/s, SINR in dB of one PRB, delays in ms."""
-    config, latency_ms = network.config, network.latency_ms()
-    cell = config.cell
+    config, cell = network.config, network.config.cell
     return {
         "cell": {
             "carrier_ghz": cell.carrier_ghz,
@@ -21,13 +21,13 @@ def survey(network: Network) -> dict[str, Any]:
             "down_share": cell.down_share,
             "up_share": cell.up_share,
         },
-        "slices": [_slice_row(network, one, latency_ms[one.name]) for one in config.slices],
+        "slices": [_slice_row(network, index, one) for index, one in enumerate(config.slices)],
         "nodes": _terminal_rows(network, 0, network.num_nodes),
         "background": _terminal_rows(network, network.num_nodes, len(network.outcomes)),
     }
 
 
-def _slice_row(network: Network, one: SliceProfile, latency_ms: dict[str, float]) -> dict[str, Any]:
+def _slice_row(network: Network, index: int, one: SliceProfile) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": one.name,
         "snssai": str(one.snssai),
@@ -36,8 +36,9 @@ def _slice_row(network: Network, one: SliceProfile, latency_ms: dict[str, float]
         "delay_budget_ms": one.qos.delay_budget_ms,
         "arp": one.arp.priority,
     }
-    for way in ("down", "up"):
+    for way in WAYS:
         side = one.side(way)
+        latency, late = network.messages(one, way)
         row[way] = {
             "dedicated": side.rrm.dedicated,
             "min": side.rrm.min,
@@ -45,10 +46,12 @@ def _slice_row(network: Network, one: SliceProfile, latency_ms: dict[str, float]
             "gfbr_bps": side.gfbr_bps,
             "most_bps": min(side.mfbr_bps, side.ue_ambr_bps, side.slice_mbr_bps),
             "peak_bps": network.config.peak_bps(one, way),
-            "latency_ms": latency_ms[way],
+            "latency_ms": 1e3 * latency.total_s,
+            "late_share": late,
         }
     of_slice = [network.slice_of(terminal) is one for terminal in range(len(network.outcomes))]
-    return {**row, "nodes": sum(of_slice[: network.num_nodes]), "background": sum(of_slice[network.num_nodes :])}
+    row |= {"nodes": sum(of_slice[: network.num_nodes]), "background": sum(of_slice[network.num_nodes :])}
+    return {**row, "error_rate": one.qos.error_rate, "admission": asdict(network.counters[index])}
 
 
 def _terminal_rows(network: Network, first: int, beyond: int) -> list[dict[str, Any]]:

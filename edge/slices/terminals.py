@@ -55,6 +55,8 @@ class Terminals:
         kinds = [profile.slices[s.slice].terminal for s in spots]
         self._power_dbm = np.array([k.power_dbm for k in kinds], np.float64)
         self._noise_figure_db = np.array([k.noise_figure_db for k in kinds], np.float64)
+        # Where nobody moves it stays as it is, and all else of it would be worked out anew in every step.
+        self._still_db = None if self._speed_m_s.any() else self._loss_db(0.0, np.arange(count))
 
     @property
     def changes(self) -> bool:
@@ -77,6 +79,9 @@ class Terminals:
 
     def path_loss_db(self, at_s: float, who: Indices) -> Floats:
         """Return the path loss of terminals in dB at a moment, with shadows and obstructions, without fading."""
+        return self._loss_db(at_s, who) if self._still_db is None else self._still_db[who]
+
+    def _loss_db(self, at_s: float, who: Indices) -> Floats:
         place, way_m = self._profile.cell.place, self._speed_m_s[who] * at_s
         distance_m = self.distance_m(at_s, who)
         # One normal draw along the way makes sight come and go in places, not from one moment to the next.

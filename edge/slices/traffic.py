@@ -11,20 +11,21 @@ import numpy as np
 
 from edge.slices.lane import Lane, Steering
 from edge.slices.pathloss import Bools, Floats
-from edge.slices.profile import Direction
+from edge.slices.profile import WAYS, Direction
 from edge.slices.terminals import Availability, Indices, Terminals
 from edge.slices.uplink import Grant, Slicing, Uplink
 from fedslice.core.records import NodeId
 
 # After this a node is taken for lost: nobody waits longer for a link that does not come back.
 LOST_S = 7 * 86_400.0
-_COARSENESS = 0.01  # a step of the channel, at the most, as a share of the time that has passed
+_COARSENESS = 0.02  # a step of the channel, at the most, as a share of the time that has passed
 _DOWN, _COMPUTE, _UP, _DONE = range(4)
 _UPLINK = 1  # the second lane
 _INSTANT_S = 1e-9  # what is nearer than this is at once: sums round
-# In a large cohort one end more or less changes little for the others: those within a hundredth of the time that
-# has passed are taken together. Each member still ends when it ends; others hear of it so much later.
+# In a large cohort one end more or less changes little for the others: those within a fiftieth of the time that has
+# passed, at least a radio frame of 10 ms, are taken together. Each still ends when it ends; others hear of it later.
 _LARGE = 64
+_LONG_S = 3600.0  # and so they are in any cohort later than this, or a lost node would keep it busy with links that go and come
 _SLACK = 1e-6  # of a rate, that rounding may take
 
 
@@ -117,7 +118,6 @@ class Exchange:
         self._granted_s, self._grants = -math.inf, 0
         self._limits: list[str] = []
         self._now_s = 0.0
-        self._grain = _COARSENESS if count > _LARGE else 0.0
         self._changed = [True, True]
         self._active = [self._using(way) for way in (0, 1)]
         self._shared = [lane.share(active) for lane, active in zip(lanes, self._active, strict=True)]
@@ -159,9 +159,6 @@ class Exchange:
             lane.hear(sinr_db, of)
         self._changed = [True, True]
 
-    def _sending(self) -> Bools:
-        return np.asarray(self._stage == _UP)
-
     def _can_send(self) -> Bools:
         """Return who sends over a link that carries something: a policy can do nothing for others, such as a lost node."""
         return self._using(_UPLINK)[: self._num] & (self._lanes[_UPLINK].most_prbs[: self._num] > 0.0)
@@ -181,18 +178,19 @@ class Exchange:
         needs_s[(self._stage == _COMPUTE) | (self._stage == _DONE)] = math.inf
         link_s = self._change_s - self._at_s
         event_s = min(float(self._ready_s.min()), float(link_s.min()), self._now_s + float(needs_s.min()))
-        next_s = min(until_s, max(event_s, self._now_s + self._grain * self._now_s), LOST_S)
+        coarse = self._num > _LARGE or self._now_s > _LONG_S
+        next_s = min(until_s, max(event_s, self._now_s + _COARSENESS * max(self._now_s, 1.0)) if coarse else event_s, LOST_S)
         step_s, ends_s = next_s - self._now_s, self._now_s + needs_s
         self._account(moving, step_s)
         self._left -= rate * step_s
         self._now_s = next_s
-        self._pass(needs_s <= step_s + _INSTANT_S, ends_s)
         if (changing := link_s <= next_s + _INSTANT_S).any():
             at = np.flatnonzero(changing)
             # In a large cohort a link may have gone and come back since.
             seen_s = np.maximum(self._change_s[at], self._at_s + next_s)
             self._up[at], self._change_s[at] = self._users.availability.at(seen_s, self._users.who[at])
             self._changed = [True, True]
+        self._pass(needs_s <= step_s + _INSTANT_S, ends_s)
 
     def _pass(self, finished: Bools, ends_s: Floats) -> None:
         """Let members go on to their next part."""
@@ -255,7 +253,7 @@ class Exchange:
         """Return what a slicing policy sees. It stays as it is, whatever the lanes hear later."""
         lane, users, own = self._lanes[_UPLINK], self._users, slice(0, self._num)
         held = lane.held(self._num, self._own_slices)
-        bits = np.where(self._sending(), self._left, self._up_bits)
+        bits = np.where(self._stage == _UP, self._left, self._up_bits)
         return Uplink(
             now_s=self._now_s,
             nodes=tuple(d.node for d in self._demands),
@@ -286,14 +284,13 @@ class Exchange:
         with np.errstate(invalid="ignore"):  # who never got there: inf less inf
             parts = np.nan_to_num(np.diff(self._ended_s, axis=0, prepend=0.0), nan=math.inf, posinf=math.inf)
         sinr_db = self._heard_db / np.maximum(self._sending_s, 1e-12)
-        ways: tuple[Direction, Direction] = ("down", "up")
         return Traffic(
             nodes=start.nodes,
             download_s=parts[0],
             compute_s=parts[1],
             upload_s=parts[2],
-            sinr_db=dict(zip(ways, np.where(self._sending_s > 0, sinr_db, math.nan), strict=True)),
-            use=dict(zip(ways, self._use, strict=True)),
+            sinr_db=dict(zip(WAYS, np.where(self._sending_s > 0, sinr_db, math.nan), strict=True)),
+            use=dict(zip(WAYS, self._use, strict=True)),
             start=start,
             grants=self._grants,
             limits=self._limits,

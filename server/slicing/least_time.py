@@ -149,32 +149,41 @@ def fastest(uplink: Uplink, num: int | None = None) -> Grant:
     return Grant(floor_prbs=floors, ceiling_prbs=no_ceilings, finish_s=solution.finish_s, limit=solution.limit)
 
 
-def bound_s(uplink: Uplink) -> float:
-    """Return a moment before which no policy has all nodes done over this channel, not even with shares that change.
+def bound_s(uplink: Uplink, num: int | None = None) -> float:
+    """Return a moment before which no policy has `num` nodes done over this channel, not even with shares that change.
 
     Between equal starts and equal delays constant shares are best: rates are concave and limits convex, so the mean
     share over time is allowed and sends as much (Jensen). So for any moment the nodes that start no sooner, all their
     starts put at it and their delays at the least of them, have a least time that none can beat, and each node alone
     has one. For linear rates in one slice it is max_j(r_j + sum(bits_i / (s_i PRBs) for r_i >= r_j)), the optimum of
-    1|r_j,pmtn|Cmax. What others hold stays held. Of many starts, 16 are tried.
+    1|r_j,pmtn|Cmax. Of `num` nodes that are done, no more can have started sooner than there are. What others hold stays
+    held. Of many starts, 16 are tried.
+
+    Args:
+        uplink: Who has how much to send.
+        num: How many of those that have something to send; all if None.
     """
     demand = Demand.of(uplink)
-    if (demand.unfinished & ~demand.able).any():
+    num = int(demand.unfinished.sum()) if num is None else num
+    num_able = int(demand.able.sum())
+    if num > num_able:
         return math.inf
-    found_s = float(demand.soonest_s()[demand.able].max(initial=uplink.now_s))
+    found_s = float(np.sort(demand.soonest_s()[demand.able])[:num].max(initial=uplink.now_s))
     moments = np.unique(demand.start_s[demand.able])
     tried = np.unique(np.linspace(0, len(moments) - 1, min(len(moments), _MOST_MOMENTS)).astype(np.intp))
     for moment in moments[tried]:
         later = demand.able & (demand.start_s >= moment)
+        at_least = num - (num_able - int(later.sum()))
+        if at_least <= 0:
+            break
         alike = replace(
             uplink,
             release_s=np.full(len(later), moment),
             delay_s=np.full(len(later), uplink.delay_s[later].min()),
         )
         relaxed = replace(demand, uplink=alike, alone_s=np.where(later, demand.alone_s, np.inf))
-        num = int(later.sum())
-        if relaxed.chosen(found_s, num)[1] < 1.0:
-            found_s = max(found_s, relaxed.soonest(num)[0])
+        if relaxed.chosen(found_s, at_least)[1] < 1.0:
+            found_s = max(found_s, relaxed.soonest(at_least)[0])
     return found_s
 
 
