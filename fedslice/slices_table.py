@@ -20,9 +20,8 @@ def slices_tables(found: dict[str, Any]) -> Iterator[RenderableType]:
     )
     yield _promises(found["slices"])
     yield (
-        "\nRatios: dedicated-min-max, in percent of the PRBs. Rates: bit/s of one terminal.\n"
-        "Latency of a message of 1 kB; late is the share that misses the PDB, of which the\n"
-        "5QI allows the PER.\n"
+        "\nRatios: dedicated-min-max, in percent of the PRBs. Rates: bit/s of one terminal. Latency: of a message of 1 kB; "
+        "late is the share that misses the PDB, of which the 5QI allows the PER.\n"
     )
     yield _ratios(found["slices"])
     yield "\nRates at the median channel, alone in the cell and with all others at once:\n"
