@@ -52,10 +52,12 @@ class Lane:
         self._slices = slices
         self._members = [np.flatnonzero(slices == index) for index in range(len(sides))]
         most_bps = np.array([min(s.mfbr_bps, s.ue_ambr_bps, s.slice_mbr_bps) for s in sides])
-        self._bandwidth = np.array([profile.most_prbs(one, way) for one in profile.slices])
+        self._bandwidth = np.array([profile.most_prbs(one, way) for one in profile.slices])[slices]
         self._limit_bps = np.minimum(offered_bps, most_bps[slices])
         self._gfbr_bps = np.array([s.gfbr_bps for s in sides])[slices]
         self._guaranteed = guaranteed
+        self._limited, self.promises = bool(np.isfinite(self._limit_bps).any()), bool(self._gfbr_bps.any())
+        self._channel = self.links[0].channel(np.zeros(len(slices)))  # of all slices, once they were heard
         self.due_bps = np.zeros(len(slices))  # what a user of a GBR slice should have, where its channel bears it
         self.most_prbs = np.zeros(len(slices))
         self.floor_prbs = np.zeros(len(slices))
@@ -64,18 +66,20 @@ class Lane:
     def hear(self, sinr_db: Floats, of: Indices) -> None:
         """Take the channel of some users as it is now, in dB of one PRB."""
         self.sinr_db[of] = sinr_db
-        for index, (link, bandwidth) in enumerate(zip(self.links, self._bandwidth, strict=True)):
+        for index, link in enumerate(self.links):
             at = of[self._slices[of] == index]
-            sinr = self.sinr_db[at]
-            most = np.minimum(link.useful_prbs(sinr), bandwidth)
-            limit_bps, gfbr_bps = self._limit_bps[at], self._gfbr_bps[at]
-            if np.isfinite(limit_bps).any():
-                most = np.minimum(most, np.where(np.isfinite(limit_bps), link.prbs_for(limit_bps, sinr), np.inf))
-            if gfbr_bps.any():
-                needed = link.prbs_for(gfbr_bps, sinr)
-                self.floor_prbs[at] = np.where(self._guaranteed[at], np.minimum(needed, most), 0.0)
-                self.due_bps[at] = np.where(needed <= most, gfbr_bps, 0.0)
-            self.most_prbs[at] = most
+            for mine, heard in zip(self._channel.arrays, link.channel(self.sinr_db[at]).arrays, strict=True):
+                mine[at] = heard
+        channel = self._channel.of(of)
+        most = np.minimum(channel.useful_prbs(), self._bandwidth[of])
+        if self._limited:
+            most = np.minimum(most, channel.prbs_for(self._limit_bps[of]))
+        if self.promises:
+            gfbr_bps = self._gfbr_bps[of]
+            needed = channel.prbs_for(gfbr_bps)
+            self.floor_prbs[of] = np.where(self._guaranteed[of], np.minimum(needed, most), 0.0)
+            self.due_bps[of] = np.where(needed <= most, gfbr_bps, 0.0)
+        self.most_prbs[of] = most
 
     def share(self, active: Bools, steering: Steering | None = None) -> tuple[Floats, Floats]:
         """Share the PRBs among those users that have something to send.
@@ -87,7 +91,8 @@ class Lane:
         Returns:
             The PRBs of each user, and its rate in bit/s.
         """
-        most, policy, promises = self.most_prbs, self.policy, [self.floor_prbs]
+        most, policy = self.most_prbs, self.policy
+        promises = [self.floor_prbs] if self.promises else []
         if steering is not None:
             most = np.minimum(most, steering.ceiling_prbs)
             policy = replace(policy, minimum=np.where(steering.slices, policy.dedicated, policy.minimum))
@@ -97,16 +102,15 @@ class Lane:
         for floor in promises:
             policy = raised(policy, self._by_slice(floor * active), self.total_prbs)
         given = share_among_slices(self.total_prbs, self._by_slice(most * active), policy)
-        prbs, rate_bps = np.zeros(len(active)), np.zeros(len(active))
-        for members, link, part in zip(self._members, self.links, given, strict=True):
+        prbs = np.zeros(len(active))
+        for members, part in zip(self._members, given.tolist(), strict=True):
             at = members[active[members]]
-            if len(at) == 0:
-                continue
-            own = share_among_users(float(part), most[at], [floor[at] for floor in promises])
-            rate = link.rate_bps(own, self.sinr_db[at])
-            if self._proportional_fair:
-                rate = np.minimum(rate * proportional_fair_gain(len(at), self.sinr_db[at]), self._limit_bps[at])
-            prbs[at], rate_bps[at] = own, rate
+            if len(at):
+                prbs[at] = share_among_users(part, most[at], [floor[at] for floor in promises])
+        rate_bps = self._channel.rate_bps(prbs)
+        if self._proportional_fair:
+            users = np.bincount(self._slices, active, len(self.links))[self._slices]
+            rate_bps = np.minimum(rate_bps * proportional_fair_gain(users, self.sinr_db), self._limit_bps)
         return prbs, rate_bps
 
     def _by_slice(self, prbs: Floats) -> Floats:
@@ -114,10 +118,7 @@ class Lane:
 
     def alone_bps(self) -> Floats:
         """Return the rate in bit/s that each user would have alone."""
-        rate_bps = np.zeros(len(self.most_prbs))
-        for at, link in zip(self._members, self.links, strict=True):
-            rate_bps[at] = link.rate_bps(self.most_prbs[at], self.sinr_db[at])
-        return rate_bps
+        return self._channel.rate_bps(self.most_prbs)
 
     def held(self, first: int, steered: Bools) -> Floats:
         """Return the PRBs of each slice that the users from the `first` on are promised.

@@ -57,6 +57,87 @@ def peak_bps(prbs: float, layers: int, modulation_order: int, overhead: float, s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """What links make of the SINR of some users: arrays with an entry a user.
+
+    Attributes:
+        power_limited: Whether a sender's power is split over its PRBs, as on the uplink. A downlink has its power per
+            PRB, whoever gets the PRB.
+        power: The SINR, as a ratio, of one PRB that has all of a sender's power, or a downlink's own.
+        layers: The most spatial layers. They split the power, so only as many are used as the SINR bears.
+        most_streams: Over how many streams, PRBs times layers, the power can be split until only the first MCS is left.
+        top_efficiency: Of the best MCS, in bits a resource element.
+        stream_bps: The rate in bit/s of one layer of one PRB at one bit a resource element.
+    """
+
+    power_limited: bool
+    power: Floats
+    layers: Floats
+    most_streams: Floats
+    top_efficiency: Floats
+    stream_bps: Floats
+
+    @property
+    def arrays(self) -> tuple[Floats, ...]:
+        """Return the arrays, in a fixed order."""
+        return self.power, self.layers, self.most_streams, self.top_efficiency, self.stream_bps
+
+    def of(self, users: npt.NDArray[np.intp]) -> "Channel":
+        """Return the channel of some users."""
+        power, layers, streams, top, bps = (array[users] for array in self.arrays)
+        return Channel(
+            power_limited=self.power_limited,
+            power=power,
+            layers=layers,
+            most_streams=streams,
+            top_efficiency=top,
+            stream_bps=bps,
+        )
+
+    def rate_bps(self, prbs: Floats | float) -> Floats:
+        """Return the rate in bit/s in a number of PRBs, of which a fraction is a share of the slots.
+
+        It is never less in more of them, and concave.
+        """
+        # Below one PRB an uplink still fills a whole one, only in fewer slots.
+        sharing = np.maximum(prbs, 1.0) if self.power_limited else 1.0
+        streams = np.minimum(sharing * self.layers, self.most_streams)
+        attained = SHANNON_SHARE * np.log2(1.0 + self.power / np.maximum(streams, 1.0))
+        rate: Floats = prbs / sharing * streams * np.minimum(attained, self.top_efficiency) * self.stream_bps
+        return rate
+
+    def useful_prbs(self) -> Floats:
+        """Return the PRBs over which the power still reaches the first MCS: more are left unused, as a scheduler would."""
+        if not self.power_limited:
+            return np.where(self.most_streams > 0.0, np.inf, 0.0)
+        return np.where(self.most_streams > 0.0, np.maximum(self.most_streams / self.layers, 1.0), 0.0)
+
+    def prbs_for(self, rate_bps: Floats) -> Floats:
+        """Return the fewest PRBs that give a rate in bit/s; inf where no number does."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # A share of one PRB, or a downlink's, is linear.
+            needed = np.where(rate_bps > 0.0, rate_bps / self.rate_bps(1.0), 0.0)
+        if not self.power_limited:
+            return needed
+        needed = np.where(needed > 1.0, self._split(rate_bps / self.stream_bps) / self.layers, needed)
+        # Without the slack the highest rate would be out of reach by a rounding.
+        within = rate_bps * (1.0 - 1e-12) <= self.rate_bps(self.useful_prbs())
+        return np.where(within, needed, np.inf)
+
+    def _split(self, bits_a_element: Floats) -> Floats:
+        """Return over how many streams a power is split to carry so many bits in a resource element of all together.
+
+        With n streams these are n SHANNON_SHARE log2(1 + S / n). For u = S / n it means ln(1 + u) = y u, so that
+        u = -W(-y exp(-y)) / y - 1 by the lower branch of Lambert's W. Where the best MCS bounds a stream, it is linear.
+        """
+        bounded = bits_a_element / self.top_efficiency
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            y = bits_a_element * math.log(2.0) / (SHANNON_SHARE * self.power)
+            shared = self.power / (-lambertw(-y * np.exp(-y), -1).real / y - 1.0)
+        return np.where(np.isnan(shared), np.inf, np.maximum(bounded, shared))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """One direction between a cell and a kind of terminal.
 
@@ -64,9 +145,8 @@ class Link:
         table: The MCS table in use; link adaptation keeps to its block error rate.
         slot_share: The share of time that the TDD pattern gives this direction.
         overhead: The share of resource elements that carries no data.
-        layers: The most spatial layers. They split the power, so only as many are used as the SINR bears.
-        power_limited: Whether the sender's power is split over its PRBs, as on the uplink. A downlink has its power
-            per PRB, whoever gets the PRB.
+        layers: The most spatial layers.
+        power_limited: See `Channel`.
     """
 
     table: McsTable
@@ -75,60 +155,32 @@ class Link:
     layers: int = 1
     power_limited: bool = False
 
-    def rate_bps(self, prbs: npt.ArrayLike, sinr_db: npt.ArrayLike) -> Floats:
-        """Return the rate in bit/s in a number of PRBs; never less in more, and concave in them.
+    def channel(self, sinr_db: npt.ArrayLike) -> Channel:
+        """Return the channel of users by their SINR in dB of one PRB that has all the sender's power, or a downlink's own."""
+        sinr, lowest_db = np.asarray(sinr_db, np.float64), self.table.lowest_sinr_db
+        ones = np.ones_like(sinr)
+        stream_bps = PRB_ELEMENTS_A_S * self.slot_share * (1.0 - self.overhead) * goodput_share(self.table.bler_target)
+        return Channel(
+            power_limited=self.power_limited,
+            # At the most streams, rounding must not push the SINR under the first MCS.
+            power=10.0 ** ((sinr + _ROUNDING_DB) / 10.0),
+            layers=self.layers * ones,
+            most_streams=np.where(sinr >= lowest_db, 10.0 ** ((sinr - lowest_db) / 10.0), 0.0),
+            top_efficiency=self.table.top_efficiency * ones,
+            stream_bps=stream_bps * ones,
+        )
 
-        Args:
-            prbs: How many PRBs; a fraction is a share of the slots.
-            sinr_db: SINR in dB in one PRB that has all the sender's power (uplink) or its own (downlink).
-        """
-        number, sinr = np.asarray(prbs, np.float64), np.asarray(sinr_db, np.float64)
-        # Below one PRB an uplink still fills a whole one, only in fewer slots.
-        sharing = np.maximum(number, 1.0) if self.power_limited else np.ones_like(number)
-        streams = np.minimum(sharing * self.layers, self._most_streams(sinr))
-        # At the most streams, rounding must not push the SINR under the first MCS.
-        efficiency = self.table.efficiency(sinr - 10.0 * np.log10(np.maximum(streams, 1.0)) + _ROUNDING_DB)
-        return number / sharing * streams * efficiency * self._bps_a_stream()
+    def rate_bps(self, prbs: npt.ArrayLike, sinr_db: npt.ArrayLike) -> Floats:
+        """Return the rate in bit/s of users in a number of PRBs at a SINR in dB: see `Channel.rate_bps`."""
+        return self.channel(sinr_db).rate_bps(np.asarray(prbs, np.float64))
 
     def useful_prbs(self, sinr_db: npt.ArrayLike) -> Floats:
-        """Return the PRBs over which the power still reaches the first MCS: more are left unused, as a scheduler would."""
-        streams = self._most_streams(np.asarray(sinr_db, np.float64))
-        useful = np.maximum(streams / self.layers, 1.0) if self.power_limited else np.full_like(streams, np.inf)
-        return np.where(streams > 0.0, useful, 0.0)
+        """Return the PRBs that users have use for at a SINR in dB: see `Channel.useful_prbs`."""
+        return self.channel(sinr_db).useful_prbs()
 
     def prbs_for(self, rate_bps: npt.ArrayLike, sinr_db: npt.ArrayLike) -> Floats:
-        """Return the fewest PRBs that give a rate in bit/s at a SINR in dB; inf where no number does."""
-        rate, sinr = np.broadcast_arrays(np.asarray(rate_bps, np.float64), np.asarray(sinr_db, np.float64))
-        one_bps = self.rate_bps(1.0, sinr)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            needed = np.where(rate > 0.0, rate / one_bps, 0.0)  # a share of one PRB, or a downlink's, is linear
-        if not self.power_limited:
-            return needed
-        needed = np.where(needed > 1.0, self._split(rate / self._bps_a_stream(), sinr) / self.layers, needed)
-        # Without the slack the highest rate would be out of reach by a rounding.
-        within = rate * (1.0 - 1e-12) <= self.rate_bps(self.useful_prbs(sinr), sinr)
-        return np.where(within, needed, np.inf)
-
-    def _split(self, bits_a_element: Floats, sinr_db: Floats) -> Floats:
-        """Return over how many streams a power is split to carry so many bits in a resource element of all together.
-
-        With n streams these are n SHANNON_SHARE log2(1 + S / n). For u = S / n it means ln(1 + u) = y u, so that
-        u = -W(-y exp(-y)) / y - 1 by the lower branch of Lambert's W. Where the best MCS bounds a stream, it is linear.
-        """
-        power = 10.0 ** ((sinr_db + _ROUNDING_DB) / 10.0)
-        bounded = bits_a_element / self.table.top_efficiency
-        with np.errstate(divide="ignore", invalid="ignore"):
-            y = bits_a_element * math.log(2.0) / (SHANNON_SHARE * power)
-            shared = power / (-lambertw(-y * np.exp(-y), -1).real / y - 1.0)
-        return np.where(np.isnan(shared), np.inf, np.maximum(bounded, shared))
-
-    def _most_streams(self, sinr_db: Floats) -> Floats:
-        """Return over how many streams, PRBs times layers, one power can be split until only the first MCS is left."""
-        return np.where(sinr_db >= self.table.lowest_sinr_db, 10.0 ** ((sinr_db - self.table.lowest_sinr_db) / 10.0), 0.0)
-
-    def _bps_a_stream(self) -> float:
-        """Return the rate in bit/s of one layer of one PRB at one bit a resource element."""
-        return PRB_ELEMENTS_A_S * self.slot_share * (1.0 - self.overhead) * goodput_share(self.table.bler_target)
+        """Return the fewest PRBs in which users have a rate in bit/s at a SINR in dB: see `Channel.prbs_for`."""
+        return self.channel(sinr_db).prbs_for(np.asarray(rate_bps, np.float64))
 
 
 def goodput_share(bler: float) -> float:

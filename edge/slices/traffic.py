@@ -111,6 +111,7 @@ class Exchange:
         self._heard_db = np.zeros((2, count))  # SINR in dB times seconds
         self._sending_s = np.zeros((2, count))
         self._others = np.ones(len(users.who) - count, np.bool_)
+        self._rows = users.slices + len(users.names) * (np.arange(len(users.who)) >= count)
         self._up, self._change_s = users.availability.at(at_s, users.who)
         self._use: tuple[Use, Use] = (Use(), Use())
         self._grant: Grant | None = None
@@ -216,16 +217,16 @@ class Exchange:
         if step_s == 0.0:
             return
         for way, use in enumerate(self._use):
-            (prbs, rate_bps), lane = self._shared[way], self._lanes[way]
-            due = self._active[way] & (lane.due_bps > 0.0)
-            use.due_s += step_s * int(due.sum())
-            use.short_s += step_s * int((due & (rate_bps < lane.due_bps * (1.0 - _SLACK))).sum())
-            use.background_bits += step_s * float(rate_bps[self._num :].sum())
-            num_slices = len(self._users.names)
-            own = np.bincount(self._users.slices[: self._num], prbs[: self._num], num_slices)
-            others = np.bincount(self._users.slices[self._num :], prbs[self._num :], num_slices)
+            (prbs, rate_bps), lane, active = self._shared[way], self._lanes[way], self._active[way]
             use.until_s.append(self._now_s + step_s)
-            use.prbs.append(np.concatenate([own, others]))
+            use.prbs.append(np.bincount(self._rows, prbs, 2 * len(self._users.names)).astype(np.float64, copy=False))
+            if not active.any():
+                continue
+            if lane.promises:
+                due = active & (lane.due_bps > 0.0)
+                use.due_s += step_s * int(due.sum())
+                use.short_s += step_s * int((due & (rate_bps < lane.due_bps * (1.0 - _SLACK))).sum())
+            use.background_bits += step_s * float(rate_bps[self._num :].sum())
             seconds = np.where(moving[way], step_s, 0.0)
             self._sending_s[way] += seconds
             self._heard_db[way] += seconds * lane.sinr_db[: self._num]
