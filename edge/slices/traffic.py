@@ -255,13 +255,15 @@ class Exchange:
         lane, users, own = self._lanes[_UPLINK], self._users, slice(0, self._num)
         held = lane.held(self._num, self._own_slices)
         bits = np.where(self._stage == _UP, self._left, self._up_bits)
+        # Fading passes sooner than what is to be sent: to follow it would give most to those who have it worst just now.
+        median_db = users.terminals.sinr_db(self._at_s + self._now_s, users.who[own], faded=False)[1]
         return Uplink(
             now_s=self._now_s,
             nodes=tuple(d.node for d in self._demands),
             release_s=self._release_s(),
             delay_s=self._delays_s[1],
             bits=np.where(self._stage == _DONE, 0.0, bits),
-            sinr_db=lane.sinr_db[own].copy(),
+            sinr_db=median_db,
             most_prbs=lane.most_prbs[own].copy(),
             slice=users.slices[own],
             names=users.names,
