@@ -16,7 +16,7 @@ from fedslice.core.records import NodeId
 
 LATE = "late: the reply came after the deadline"
 CLOSED = "late: the reply came after the round had closed at {num} of {total}"
-LOST = "lost: the node's link did not come back in a week"
+LOST = "lost: the node would have taken more than a week"
 _PATIENCE_S = 3600.0  # on the wall's clock, as in Flower's own Strategy.start; a deadline is on the virtual one
 _SHORT_REPLY_BYTES = 1000  # of whatever is not trained; nobody's clock runs on it
 

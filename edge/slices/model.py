@@ -50,7 +50,10 @@ class NetworkConfig(Profile):
             return tables
         if not name and {"cell", "slices"} <= tables.keys():  # complete
             return {**tables, "profile": ""}
-        return {**_merged(_profile(name or _DEFAULT_PROFILE), tables), "profile": ""}
+        merged = _merged(_profile(name or _DEFAULT_PROFILE), tables)
+        if merged == tables:
+            raise ValueError(f"profile = {name!r} has no effect: cell and slices are all written out beside it; leave it out")
+        return {**merged, "profile": ""}
 
     @model_validator(mode="after")
     def _background_is_on_slices(self) -> "NetworkConfig":
@@ -92,7 +95,7 @@ class Network:
             seed: The seed of the run; it fixes places and channels.
 
         Raises:
-            ValueError: A profile names a slice that is not there, or a slice is full.
+            ValueError: A profile names a slice that is not there, somebody is out of the cell's place, or a slice is full.
 
         `alone_bps` and `together_bps` are the rates in bit/s that each terminal would have at its median channel: if no
         other were there, and if all had something to send at once.
@@ -101,6 +104,7 @@ class Network:
         index = {s.name: i for i, s in enumerate(config.slices)}
         if unknown := {p.slice for p in nodes} - set(index):
             raise ValueError(f"nodes.profiles: no slice is called {min(unknown)}; there are {', '.join(index)}")
+        self._check_distances(nodes)
         spots = [Spot(slice=index[p.slice], distance_m=p.distance_m, speed_m_s=p.speed_m_s) for p in nodes]
         others = [one for one in config.background for _ in range(one.num_users)]
         spots += [Spot(slice=index[one.slice], distance_m=one.distance_m) for one in others]
@@ -117,6 +121,16 @@ class Network:
         everyone = self._median_lanes()
         self.alone_bps = {way: lane.alone_bps() for way, lane in everyone.items()}
         self.together_bps = {way: lane.share(np.ones(len(spots), np.bool_))[1] for way, lane in everyone.items()}
+
+    def _check_distances(self, nodes: Sequence[NodeProfile]) -> None:
+        """See that everybody is where the cell's place is."""
+        place = self.config.cell.place
+        given = [("nodes.profiles", p.name, p.distance_m) for p in nodes]
+        given += [("network.background", b.slice, b.distance_m) for b in self.config.background]
+        for table, name, distance_m in given:
+            if distance_m is not None and not place.nearest_m <= distance_m <= place.farthest_m:
+                reach = f"{place.nearest_m:g} to {place.farthest_m:g} m"
+                raise ValueError(f"{table}: {name} has distance_m = {distance_m:g}; the cell's place is {reach}")
 
     def _admit(self) -> list[Outcome]:
         """Ask for admission, in the order of the terminals; a node that is refused could never train."""

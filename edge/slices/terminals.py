@@ -155,7 +155,8 @@ class Availability:
             self._reach(latest_s + 1.0)
         up, change_s = np.ones(len(who), np.bool_), np.full(len(who), math.inf)
         for edges in self._edges:  # begin and end by turns
-            passed = (edges[who] <= moments[:, None]).sum(axis=1)
+            rows = zip(who.tolist(), moments.tolist(), strict=True)
+            passed = np.array([edges[node].searchsorted(moment, side="right") for node, moment in rows], np.intp)
             up &= passed % 2 == 0
             beyond = np.minimum(passed, edges.shape[1] - 1)
             change_s = np.minimum(change_s, np.where(passed < edges.shape[1], edges[who, beyond], math.inf))

@@ -23,7 +23,7 @@ _DOWN, _COMPUTE, _UP, _DONE = range(4)
 _UPLINK = 1  # the second lane
 _INSTANT_S = 1e-9  # what is nearer than this is at once: sums round
 # In a large cohort one end more or less changes little for the others: those within a fiftieth of the time that has
-# passed, at least a radio frame of 10 ms, are taken together. Each still ends when it ends; others hear of it later.
+# passed, at least 20 ms, are taken together. Each still ends when it ends; others hear of it later.
 _LARGE = 64
 _LONG_S = 3600.0  # and so they are in any cohort later than this, or a lost node would keep it busy with links that go and come
 _SLACK = 1e-6  # of a rate, that rounding may take

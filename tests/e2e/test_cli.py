@@ -18,7 +18,7 @@ SUMMARY_KEYS = {
 }  # fmt: skip
 ROUND_KEYS = {
     "round", "virtual_s", "wall_s", "selected", "replied", "rejected", "bytes_down", "bytes_up", "joules", "slices",
-    "train", "evaluate", "void",
+    "train", "evaluate", "void", "round_s", "bound_s",
 }  # fmt: skip
 
 
@@ -115,7 +115,8 @@ def test_without_out_a_run_is_named_by_its_time(tmp_path: Path) -> None:
         (["check", DIGITS, "--set", "federation.quorum=6"], ["federation.quorum = 6", "selection.cohort = 5"]),
         (["check", DIGITS, "--set", "federation.name=[/red]"], ["federation.name", "[/red]"]),
         (["check", DIGITS, "--set", "training.lr=inf"], ["training.lr", "finite"]),
-        (["check", DIGITS, "--set", "network.spread_db=inf"], ["network.spread_db", "finite"]),
+        (["check", DIGITS, "--set", "network.cell.power_dbm=inf"], ["network.cell.power_dbm", "finite"]),
+        (["check", DIGITS, "--set", "network.profile=nope"], ["network.profile = 'nope'", "rural-20", ".toml"]),
         (["check", DIGITS, "--set", "task.hidden=[-1]"], ["task.hidden.0", "greater than or equal to 1"]),
         (["check", DIGITS, "--set", "task.hidden=[\n8]"], ["one line"]),
         (["check", DIGITS, *WITH_FLOWER, "--set", "optimizer.name=adam"], ["[optimizer]", "FedAvg makes the step itself"]),
@@ -222,7 +223,7 @@ def test_version_tasks_and_check() -> None:
 def test_shell_completion_is_offered() -> None:
     done = subprocess.run(
         [str(Path(sys.executable).parent / "fedslice")],
-        env={**os.environ, "_FEDSLICE_COMPLETE": "complete_bash", "COMP_WORDS": "fedslice s", "COMP_CWORD": "1"},
+        env={**os.environ, "_FEDSLICE_COMPLETE": "complete_bash", "COMP_WORDS": "fedslice si", "COMP_CWORD": "1"},
         capture_output=True,
         text=True,
         check=False,

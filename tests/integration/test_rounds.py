@@ -123,6 +123,11 @@ def test_an_evaluator_that_fails_is_heard_of(tmp_path: Path) -> None:
     assert [event["node"] for event in failed if "node" in event] == list(range(10))  # the closing look at each node
 
 
+def seconds(parts: dict[str, float]) -> float:
+    """How long a node took, of what the log says of it."""
+    return parts["download_s"] + parts["compute_s"] + parts["upload_s"]
+
+
 def test_each_round_tells_what_each_nodes_time_was_made_of(tmp_path: Path) -> None:
     served(run_config(tmp_path, "federation.rounds=2"), client_app)
     records = rounds_of(tmp_path)
@@ -131,7 +136,9 @@ def test_each_round_tells_what_each_nodes_time_was_made_of(tmp_path: Path) -> No
     for record, nodes in zip(records, timings, strict=True):
         assert [int(node) for node in nodes] == record["selected"]
         assert all(part > 0 for parts in nodes.values() for part in parts.values())
-        slowest = max(sum(parts.values()) for parts in nodes.values())
+        slowest = max(seconds(parts) for parts in nodes.values())
+        joules = sum(parts["joules"] for parts in nodes.values())
+        assert (record["round_s"], record["joules"]) == pytest.approx((slowest, joules), rel=1e-12)
         assert record["virtual_s"] == pytest.approx(start + slowest, rel=1e-12)
         start = record["virtual_s"]
 
@@ -140,7 +147,7 @@ def test_a_late_node_is_refused_and_the_round_ends_at_the_deadline(tmp_path: Pat
     served(run_config(tmp_path, "federation.rounds=1", "selection.cohort=10", "federation.deadline_s=0.5"), client_app)
     (record,) = rounds_of(tmp_path)
     (nodes,) = [event["nodes"] for event in events_of(tmp_path) if event["event"] == "timings"]
-    late = sorted(int(node) for node, parts in nodes.items() if sum(parts.values()) > 0.5)
+    late = sorted(int(node) for node, parts in nodes.items() if seconds(parts) > 0.5)
     assert 0 < len(late) < 10
     assert [refusal["node"] for refusal in record["rejected"]] == late
     assert record["virtual_s"] == 0.5

@@ -1,24 +1,12 @@
 """Path loss by hand, and processes against their closed forms."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
-from edge.slices.channel import (
-    Dynamics,
-    Interruptions,
-    autoregressive,
-    fading_db,
-    interruptions,
-    is_up,
-    lines_of_sight,
-    obstructions_db,
-    resume_s,
-    shadowing,
-)
-from edge.slices.pathloss import MODELS, Floats, Kind, Place
+from edge.slices.channel import Dynamics, Interruptions, Wander, interruptions, is_up, obstructions_db, resume_s
+from edge.slices.pathloss import MODELS, Kind, Place
 
 GHZ = 3.7
 SL, DL, SH, DH = (
@@ -141,80 +129,76 @@ def test_how_much_shadows_scatter(kind: Kind, los_db: float, nlos_db: float) -> 
     assert place.shadow_sigma_db([True, False]).tolist() == [los_db, nlos_db]
 
 
-def test_draws_of_sight_and_obstruction_meet_their_probability() -> None:
-    along = np.full(200_000, 28.0367)
-    assert lines_of_sight(SL, along, rng()).mean() == pytest.approx(1 / math.e, abs=0.004)
+def test_obstructions_meet_their_share() -> None:
     hall = SL.model_copy(update={"obstructed_share": 0.4, "obstruction_db": 12.0})
     lost = obstructions_db(hall, 200_000, rng(1))
     assert set(lost.tolist()) == {0.0, 12.0}
     assert lost.mean() == pytest.approx(0.4 * 12, abs=0.05)
 
 
-def correlation(paths: Floats, lag: int) -> float:
-    return float((paths[lag:] * paths[:-lag]).mean())
+EVERYBODY = np.arange(60_000)
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
-def test_a_path_is_standard_normal_with_the_correlation_asked_for(rho: float) -> None:
-    paths = autoregressive(np.full((3000, 200), rho), rng(2))
-    assert paths.mean() == pytest.approx(0.0, abs=0.02)
-    assert paths.var() == pytest.approx(1.0, abs=0.02)
-    assert paths[0].var() == pytest.approx(1.0, abs=0.2)  # from the first step on
-    for lag in (1, 2, 5, 10):
-        assert correlation(paths, lag) == pytest.approx(rho**lag, abs=0.02)
-    across = paths[:, :-1] * paths[:, 1:]
-    assert across.mean() == pytest.approx(0.0, abs=0.02)  # nodes are independent
-    kurtosis = (paths**4).mean()
-    assert kurtosis == pytest.approx(3.0, abs=0.1)
+@pytest.mark.parametrize("where", [0.0, 3.7, 1e6])
+def test_a_wandering_value_is_standard_normal_anywhere(where: float) -> None:
+    values = Wander(len(EVERYBODY), 10.0, rng(2)).at(where, EVERYBODY)
+    assert values.mean() == pytest.approx(0.0, abs=0.02)
+    assert values.std() == pytest.approx(1.0, abs=0.01)
+    # Sixteen waves of one height each: the fourth moment is that of a normal value but for 3 / 32.
+    assert (values**4).mean() == pytest.approx(3.0 - 1.5 / 16, abs=0.1)
+    for sigmas in (-2.0, -1.0, 0.0, 1.0, 2.0):
+        share = 0.5 * (1 + math.erf(sigmas / math.sqrt(2)))
+        assert (values < sigmas).mean() == pytest.approx(share, abs=0.008)
 
 
-def test_shadows_are_correlated_over_distance_and_not_over_time() -> None:
-    steps = np.tile(np.linspace(0.5, 4.0, 100), (4000, 1))  # nodes of different speeds
-    paths = shadowing(steps, 10.0, rng(3))
-    assert paths.var() == pytest.approx(1.0, abs=0.02)
-    for node in (0, 50, 99):
-        same_speed = shadowing(np.full((4000, 100), steps[0, node]), 10.0, rng(node))
-        for lag in (1, 3):
-            assert correlation(same_speed, lag) == pytest.approx(math.exp(-lag * steps[0, node] / 10.0), abs=0.02)
-    # A way in two halves is as correlated as in one, and who stands keeps the shadow.
-    still = shadowing(np.zeros((5, 3)), 10.0, rng(4), np.array([1.0, -2.0, 0.5]))
-    assert (still == [1.0, -2.0, 0.5]).all()
+@pytest.mark.parametrize("length", [0.5, 10.0])
+def test_a_wandering_value_forgets_over_its_length(length: float) -> None:
+    wander = Wander(len(EVERYBODY), length, rng(3))
+    for start in (0.0, 123.4 * length):
+        here = wander.at(start, EVERYBODY)
+        for lengths in (0.01, 0.1, 0.5, 1.0, 2.0, 5.0):
+            there = wander.at(start + lengths * length, EVERYBODY)
+            assert (here * there).mean() == pytest.approx(math.exp(-lengths), abs=0.015)
+        assert (here * wander.at(start - length, EVERYBODY)).mean() == pytest.approx(math.exp(-1), abs=0.015)
 
 
-def test_fading_has_its_spread_and_coherence_time_whatever_the_step() -> None:
-    dynamics = Dynamics(fading_db=3.0, coherence_s=0.5)
-    for step_s, lag in ((0.05, 10), (0.1, 5), (0.25, 2)):
-        paths = fading_db(dynamics, step_s, (3000, 200), rng(5))
-        assert paths.std() == pytest.approx(3.0, rel=0.02)
-        assert paths.mean() == pytest.approx(0.0, abs=0.06)
-        assert correlation(paths, lag) / 9.0 == pytest.approx(1 / math.e, abs=0.02)
-    assert (fading_db(Dynamics(fading_db=0.0), 0.1, (4, 2), rng()) == 0).all()
+def test_nodes_wander_each_for_themselves_and_each_from_where_it_is() -> None:
+    wander = Wander(len(EVERYBODY), 1.0, rng(4))
+    values = wander.at(0.0, EVERYBODY)
+    assert (values[:-1] * values[1:]).mean() == pytest.approx(0.0, abs=0.015)
+    ways = np.linspace(0.0, 50.0, 7)
+    some = np.array([5, 900, 17, 3, 5, 0, 41_000])
+    one_by_one = [float(wander.at(way, np.array([node]))[0]) for way, node in zip(ways, some, strict=True)]
+    assert wander.at(ways, some).tolist() == one_by_one
+    assert wander.at(2.0, EVERYBODY)[some].tolist() == wander.at(2.0, some).tolist()
+    again = Wander(len(EVERYBODY), 1.0, rng(4))
+    assert again.at(7.0, EVERYBODY)[:50].tolist() == wander.at(7.0, EVERYBODY)[:50].tolist()
+    assert again.at(0.0, EVERYBODY).tolist() == values.tolist()  # asked later than another
+    other = Wander(len(EVERYBODY), 1.0, rng(5)).at(0.0, EVERYBODY)
+    assert (other * values).mean() == pytest.approx(0.0, abs=0.015)
 
 
-def test_a_path_goes_on_where_the_last_one_ended() -> None:
-    first = autoregressive(np.full((10, 500), 0.99), rng(6))
-    second = autoregressive(np.full((10, 500), 0.99), rng(7), first[-1])
-    assert (second[0] * first[-1]).mean() == pytest.approx(0.99 * first[-1].var(), abs=0.02)
-    dynamics = Dynamics()
-    before = fading_db(dynamics, 0.001, (10, 500), rng(8))[-1]
-    after = fading_db(dynamics, 0.001, (10, 500), rng(9), before)[0]
-    assert np.abs(after - before).max() < 1.0
+def test_a_small_part_of_the_length_moves_it_little() -> None:
+    wander = Wander(len(EVERYBODY), 0.5, rng(6))
+    steps = wander.at(1.001, EVERYBODY) - wander.at(1.0, EVERYBODY)
+    assert (steps**2).mean() == pytest.approx(2 * (1 - math.exp(-1e-3 / 0.5)), rel=0.1)
 
 
-def test_the_same_generator_gives_the_same_paths_and_no_global_one_is_used() -> None:
-    def draw(seed: int) -> list[Any]:
-        place = SH.model_copy(update={"obstructed_share": 0.5, "obstruction_db": 3.0})
-        drawn = [
-            lines_of_sight(place, np.linspace(1, 400, 30), rng(seed)),
-            obstructions_db(place, 30, rng(seed)),
-            shadowing(np.ones((5, 30)), 10.0, rng(seed)),
-            fading_db(Dynamics(), 0.1, (5, 30), rng(seed)),
-            interruptions(Interruptions(), 30, 1000.0, rng(seed)),
-        ]
+def test_the_same_generator_gives_the_same_interruptions_and_obstructions() -> None:
+    place = SH.model_copy(update={"obstructed_share": 0.5, "obstruction_db": 3.0})
+
+    def draw(seed: int) -> list[list[float]]:
+        drawn = obstructions_db(place, 30, rng(seed)), interruptions(Interruptions(), 30, 1000.0, rng(seed))
         return [one.tolist() for one in drawn]
 
     assert draw(1) == draw(1)
     assert all(one != other for one, other in zip(draw(1), draw(2), strict=True))
+
+
+def test_interruptions_drawn_farther_begin_as_those_drawn_nearer() -> None:
+    near, far = (interruptions(Interruptions(), 20, horizon_s, rng(9)) for horizon_s in (1000.0, 5000.0))
+    assert far.shape[1] > near.shape[1]
+    assert far[:, : near.shape[1]].tolist() == near.tolist()
 
 
 def test_interruptions_have_their_lengths_and_share_of_time() -> None:

@@ -38,7 +38,11 @@ def one_round(model: Model, cohort: int, weight: float, whole: bool, optimizer: 
         return reply(number, arrays, weight, carries=None if whole else "difference")
 
     grid = TimedGrid(
-        FakeGrid(range(1, cohort + 1), node), Network(NetworkConfig(), nodes, 0), nodes, strategy.registry.names, lambda _: 10
+        FakeGrid(range(1, cohort + 1), node),
+        Network(NetworkConfig.model_validate({}), nodes, 0),
+        nodes,
+        strategy.registry.names,
+        lambda _: 10,
     )
     members = list(range(cohort))
     replies = grid.send_and_receive(strategy.instruct(1, model, members, grid))

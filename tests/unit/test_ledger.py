@@ -74,7 +74,7 @@ def test_slices_add_up_what_their_nodes_carried() -> None:
         1: Timing(download_s=0.5, upload_s=0.25, bytes_down=10, bytes_up=6),
         2: Timing(download_s=3.0, bytes_down=10, late=True),
     }
-    use = slice_use(Phase(timings), lambda node: "urllc" if node == 2 else "embb")
+    use = slice_use(Phase(timings=timings), lambda node: "urllc" if node == 2 else "embb")
     assert use == {
         "embb": {"nodes": 2, "bytes_down": 20, "bytes_up": 11, "busy_s": 3.75},
         "urllc": {"nodes": 1, "bytes_down": 10, "bytes_up": 0, "busy_s": 3.0},

@@ -57,8 +57,8 @@ def test_shipped_profiles_are_read_and_read_back(path: Path) -> None:
         assert min(profile.peak_bps(one, "down"), profile.peak_bps(one, "up")) > 1e6
 
 
-def test_there_are_three_profiles() -> None:
-    assert [path.stem for path in SHIPPED] == ["campus-n78-100", "factory-n78-40", "rural-20"]
+def test_these_are_shipped() -> None:
+    assert [path.stem for path in SHIPPED] == ["campus-n78-100", "factory-n78-40", "rural-20", "testbed-33"]
 
 
 def test_the_factory_is_the_one_of_the_experiments() -> None:

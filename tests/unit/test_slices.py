@@ -1,69 +1,146 @@
-"""The simulated radio, first form: durations that can be told by hand."""
+"""The network of a run: where its cell comes from, who is let in, and how long an exchange takes at the least."""
 
 import math
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from edge.slices import Direction, Network, NetworkConfig, NodeProfile, NodesConfig, SliceConfig, profiles
+from edge.slices import Background, Network, NetworkConfig, NodeProfile, NodesConfig, profiles
+from edge.slices.profile import load_profile
+from fedslice.core.config import dumps, load, validate
+from fedslice.core.errors import UsageError
+from fedslice.settings import Settings
+from tests.cells import DOWN_S, NEAR_S, PRBS, STILL, UP_BPS, UP_S, a_cell, a_slice, alone_down_s, alone_up_s, demand, network
 
-NODES = profiles(NodesConfig(count=12), 0)
-STILL = NetworkConfig(spread_db=0.0, fading_db=0.0)
-DIRECTIONS: list[Direction] = ["down", "up"]
+SHIPPED = Path(__file__).resolve().parents[2] / "configs" / "slices"
+NAMES = sorted(path.stem for path in SHIPPED.glob("*.toml"))
+MB = 10**6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_profile_comes_by_its_name_or_its_path(name: str) -> None:
+    by_name = NetworkConfig.model_validate({"profile": name})
+    shipped = load_profile(SHIPPED / f"{name}.toml")
+    assert (by_name.cell, by_name.slices, by_name.background, by_name.profile) == (shipped.cell, shipped.slices, [], "")
+    assert NetworkConfig.model_validate({"profile": str(SHIPPED / f"{name}.toml")}) == by_name
+
+
+def test_without_a_name_it_is_the_factory() -> None:
+    factory = NetworkConfig.model_validate({"profile": "factory-n78-40"})
+    assert NetworkConfig.model_validate({}) == NetworkConfig.model_validate({"profile": ""}) == factory
+
+
+def test_what_stands_beside_the_name_goes_before() -> None:
+    tables = {"profile": "rural-20", "cell": {"power_dbm": 40.0, "place": {"farthest_m": 900.0}, "dynamics": {"fading_db": 1.0}}}
+    changed, rural = NetworkConfig.model_validate(tables), NetworkConfig.model_validate({"profile": "rural-20"})
+    assert (changed.cell.power_dbm, changed.cell.place.farthest_m, changed.cell.dynamics.fading_db) == (40.0, 900.0, 1.0)
+    place = rural.cell.place.model_copy(update={"farthest_m": 900.0})
+    dynamics = rural.cell.dynamics.model_copy(update={"fading_db": 1.0})
+    assert changed.cell == rural.cell.model_copy(update={"power_dbm": 40.0, "place": place, "dynamics": dynamics})
+    assert changed.slices == rural.slices
+    # Slices are a list: whoever writes some writes all of them; the cell still comes from the file.
+    own = NetworkConfig.model_validate({"profile": "rural-20", "cell": {"power_dbm": 40.0}, "slices": [a_slice("mine", 1)]})
+    assert [one.name for one in own.slices] == ["mine"]
+    assert own.cell == rural.cell.model_copy(update={"power_dbm": 40.0})
 
 
 @pytest.mark.parametrize(
-    ("slice_name", "down_s", "up_s"),
+    "network_table",
     [
-        ("embb", 0.015 + 8 / 60, 0.015 + 8 / 15),
-        ("urllc", 0.004 + 8 / 10, 0.004 + 8 / 5),
-        ("mmtc", 0.060 + 8 / 1.5, 0.060 + 8 / 0.5),
+        {},
+        {"profile": "campus-n78-100", "cell": {"scheduler": "proportional_fair"}},
+        {"background": [{"slice": "embb", "num_users": 3, "up_bps": math.inf}]},
     ],
 )
-def test_a_megabyte_over_a_channel_that_stands_still(slice_name: str, down_s: float, up_s: float) -> None:
-    network = Network(STILL, [NodeProfile(name="n", slice=slice_name)], 0)
-    assert network.transfer_time(0, "down", 10**6, 0.0) == pytest.approx(down_s, rel=1e-12)
-    assert network.transfer_time(0, "up", 10**6, 123.0) == pytest.approx(up_s, rel=1e-12)
-    assert network.slice_of(0).name == slice_name
+def test_a_resolved_config_reads_back_equal_and_needs_no_file(
+    network_table: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = validate(Settings, {"network": network_table}, "t")
+    (tmp_path / "config.toml").write_text(dumps(settings.model_dump()))
+    monkeypatch.setattr("edge.slices.model._SHIPPED", "nowhere")
+    assert validate(Settings, load(tmp_path / "config.toml"), "dump") == settings
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 11), st.sampled_from(DIRECTIONS), st.integers(0, 10**10), st.integers(0, 10**10), st.floats(0, 1e7))
-def test_a_transfer_takes_latency_and_bits_over_rate(node: int, way: Direction, few: int, more: int, at_s: float) -> None:
-    network = Network(NetworkConfig(), NODES, 3)
-    few, more = sorted((few, more))
-    rate, latency_s = network.rate_bps(node, way, at_s), network.slice_of(node).latency_ms / 1000
-    assert network.transfer_time(node, way, few, at_s) == latency_s + 8 * few / rate
-    assert network.transfer_time(node, way, few, at_s) <= network.transfer_time(node, way, more, at_s)
-    assert network.transfer_time(node, way, 0, at_s) == latency_s
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"profile": "rurl-20"}, [f"network.profile = 'rurl-20': there is no file {SHIPPED.name}"]),
+        ({"profile": "rural"}, ["network.profile = 'rural'", "campus-n78-100, factory-n78-40, rural-20", "ends in .toml"]),
+        ({"profile": "no/where.toml"}, ["network.profile = 'no/where.toml': there is no file no/where.toml"]),
+        ({"profile": 3}, ["network.profile: Input should be a valid string (given: 3)"]),
+        ({"cell": {"power": 3.0}}, ["unknown key network.cell.power; did you mean power_dbm?"]),
+        ({"cell": {"place": {"farthest_m": 1e4}}}, ["network.cell.place", "InF-SL holds from 1 to 600 m"]),
+        ({"background": [{"slice": "x"}]}, ["network: background: no slice is called x; there are embb, urllc, mmtc"]),
+        ({"background": [{"slice": "embb", "up_bps": math.nan}]}, ["network.background.0.up_bps"]),
+        ({"background": [{"slice": "embb", "num_users": 0}]}, ["network.background.0.num_users"]),
+        ({"spread_db": 2.0}, ["unknown key network.spread_db; known here: background, cell, profile, slices"]),
+    ],
+)
+def test_a_wrong_network_is_told_what_there_is(table: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(UsageError) as refusal:
+        validate(Settings, {"network": table}, "my.toml")
+    for part in words:
+        assert part.replace(f"no file {SHIPPED.name}", "no file configs/slices/rurl-20.toml") in str(refusal.value)
 
 
-def test_places_and_fading_belong_to_the_seed() -> None:
-    one, again, other = (Network(NetworkConfig(), NODES, seed) for seed in (1, 1, 2))
-    times = [0.0, 4.9, 5.0, 1e6]
-    rates = [[[n.rate_bps(i, way, t) for t in times] for way in DIRECTIONS for i in range(12)] for n in (one, again, other)]
-    assert rates[0] == rates[1]
-    assert rates[0] != rates[2]
-    # Asked in another order, as another grid might, the answers are the same.
-    late_first = Network(NetworkConfig(), NODES, 1)
-    assert [late_first.rate_bps(11, "up", t) for t in reversed(times)] == list(reversed(rates[0][23]))
+def test_an_exchange_alone_at_the_median() -> None:
+    cell = a_cell(a_slice("embb", 1), a_slice("limited", 2, {"ue_ambr_bps": 2e6}), dynamics={**STILL, "fading_db": 9.0})
+    net = network(cell, ("embb", "limited"))
+    assert net.alone_s(demand(0, MB, 3.0, 2 * MB)) == pytest.approx(
+        DOWN_S + alone_down_s(MB) + 3.0 + UP_S + alone_up_s(2 * MB), abs=NEAR_S
+    )
+    assert net.alone_s(demand(1, 0, 0.0, MB)) == pytest.approx(DOWN_S + UP_S + 4.0, abs=NEAR_S)
+    still = network(a_cell(), ("embb",))
+    traffic = still.carry([demand(0, MB, 3.0, 2 * MB)], 0.0)
+    parts = traffic.download_s + traffic.compute_s + traffic.upload_s
+    assert parts == pytest.approx([still.alone_s(demand(0, MB, 3.0, 2 * MB))], abs=NEAR_S)
+    deaf = network(a_cell(a_slice("embb", 1, terminal={"power_dbm": -200.0})))
+    assert deaf.alone_s(demand(0, 0, 0.0, 1)) == math.inf
 
 
-def test_fading_holds_for_the_coherence_time_and_then_changes() -> None:
-    network = Network(NetworkConfig(coherence_s=5.0), NODES, 1)
-    first, still, later = (network.rate_bps(0, "down", t) for t in (0.0, 4.999, 5.0))
-    assert first == still != later
-    assert network.rate_bps(0, "up", 0.0) / network.slice_of(0).up_bps != first / network.slice_of(0).down_bps
+def test_a_node_by_its_power_alone_in_the_cell() -> None:
+    """Far away more blocks bring less and less: the rate is that of the link in all of them."""
+    far = a_cell(place={"kind": "InF-SL", "nearest_m": 10.0, "farthest_m": 600.0, "gnb_height_m": 1.5})
+    net = network(far, distance_m=400.0, seed=3)
+    _, up_db = net.terminals.sinr_db(0.0, np.arange(1))
+    rate_bps = float(far.link(far.slices[0], "up").rate_bps(float(PRBS), up_db[0]))
+    assert 1e5 < rate_bps < 0.5 * PRBS * UP_BPS
+    assert net.alone_s(demand(0, 0, 0.0, MB)) == pytest.approx(8e6 / rate_bps + DOWN_S + UP_S, abs=NEAR_S)
 
 
-def test_rates_scatter_by_the_decibels_declared() -> None:
-    nodes = [NodeProfile(name="n", slice="embb")] * 2000
-    network = Network(NetworkConfig(spread_db=2.0, fading_db=1.5), nodes, 0)
-    decibels = [10 * math.log10(network.rate_bps(i, "down", 0.0) / 60e6) for i in range(2000)]
-    mean = sum(decibels) / 2000
-    assert mean == pytest.approx(0.0, abs=0.2)
-    assert math.sqrt(sum((d - mean) ** 2 for d in decibels) / 2000) == pytest.approx(math.hypot(2.0, 1.5), rel=0.05)
+def test_a_control_message_waits_for_what_others_offer() -> None:
+    def waits_s(net: Network) -> list[Any]:
+        return [(net.messages(one, "down")[0].total_s, net.messages(one, "up")[0].total_s) for one in net.config.slices]
+
+    idle = network(a_cell(a_slice("a", 1), a_slice("b", 2)), ("a", "b"))
+    assert waits_s(idle) == [pytest.approx((DOWN_S, UP_S), abs=NEAR_S)] * 2
+    offered = [{"slice": "a", "num_users": 2, "up_bps": 0.2 * PRBS * UP_BPS}, {"slice": "a", "up_bps": math.inf}]
+    cell = a_cell(a_slice("a", 1, {"rrm": {"min": 50}}), a_slice("b", 2), background=offered)
+    # Packets of 8,000 bits over half the cell, that is loaded by 80 percent: M/D/1 waits load / 2 (1 - load) of a packet.
+    wait_s = 8000 / (0.5 * PRBS * UP_BPS) * 0.8 / (2 * 0.2)
+    assert wait_s > 100 * NEAR_S
+    assert waits_s(network(cell, ("a", "b"))) == [
+        pytest.approx((DOWN_S, UP_S + wait_s), abs=NEAR_S),
+        pytest.approx((DOWN_S, UP_S), abs=NEAR_S),
+    ]
+    full = a_cell(a_slice("a", 1, {"rrm": {"max": 10}}), background=[{"slice": "a", "up_bps": 0.11 * PRBS * UP_BPS}])
+    assert waits_s(network(full, ("a",))) == [(pytest.approx(DOWN_S, abs=NEAR_S), math.inf)]
+
+
+def test_who_is_where_and_who_is_let_in() -> None:
+    net = network(a_cell(a_slice("a", 1), a_slice("b", 2)), ("b", "a"))
+    assert [net.slice_of(node).name for node in (0, 1)] == ["b", "a"]
+    with pytest.raises(ValueError, match=r"nodes.profiles: no slice is called wifi; there are a, b"):
+        network(net.config, ("wifi",))
+    few = a_cell(a_slice("a", 1, admission={"max_ues": 2}))
+    assert len(network(few, ("a", "a")).outcomes) == 2
+    with pytest.raises(ValueError, match=r"network: node 2 is not admitted: 5GMM cause #62: slice a has its 2 terminals"):
+        network(few, ("a", "a", "a"))
+    crowded = few.model_copy(update={"background": [Background(slice="a", num_users=2)]})
+    with pytest.raises(ValueError, match=r"background user 1 is not admitted"):
+        network(crowded, ("a",))
 
 
 @pytest.mark.parametrize(
@@ -90,11 +167,9 @@ def test_who_is_what_belongs_to_the_seed() -> None:
     assert sorted(p.name for p in profiles(config, 1)) == sorted(p.name for p in profiles(config, 2))
 
 
-def test_slices_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="no slice is called wifi; there are embb, urllc, mmtc"):
-        Network(NetworkConfig(), [NodeProfile(name="n", slice="wifi")], 0)
-    twice = [SliceConfig(name="a", sst=1, down_bps=1.0, up_bps=1.0, latency_ms=0.0)] * 2
-    with pytest.raises(ValueError, match="the name a is used twice"):
-        NetworkConfig(slices=twice)
-    with pytest.raises(ValueError, match="down_bps"):
-        SliceConfig(name="a", sst=1, down_bps=0.0, up_bps=1.0, latency_ms=0.0)
+def test_two_networks_of_one_seed_are_the_same() -> None:
+    nodes = profiles(NodesConfig(count=12), 0)
+    asks = [demand(n, MB, 1.0, MB) for n in range(12)]
+    one, again, other = (Network(NetworkConfig.model_validate({}), nodes, seed).carry(asks, 77.0).upload_s for seed in (1, 1, 2))
+    assert one.tobytes() == again.tobytes()
+    assert one.tolist() != other.tolist()

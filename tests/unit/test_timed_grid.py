@@ -1,6 +1,8 @@
 """The modelled network in front of a grid: who is late, what the clock says, how many bytes went."""
 
+import json
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +12,13 @@ from flwr.common.serde import message_to_proto
 from edge.flower import content_bytes, error_reply, to_record
 from edge.simulation import TimedGrid
 from edge.slices import Network, NetworkConfig, NodeProfile
+from tests.cells import DOWN_S, FOREVER_S, NEAR_S, UP_S, a_cell, a_slice, interrupt
 from tests.support import FakeGrid, instruction, reply
 
-STILL = NetworkConfig(spread_db=0.0, fading_db=0.0)
+# Near nodes under a slice that bounds the rate of each, so that nobody is in another's way.
+DOWN_BPS, UP_BPS = 2e6, 1e6
+LIMITS = {"up": {"ue_ambr_bps": UP_BPS}, "down": {"ue_ambr_bps": DOWN_BPS}}
+STILL = a_cell(a_slice("embb", 1, **LIMITS), a_slice("mmtc", 3, **LIMITS))
 FAST, SLOW = (
     NodeProfile(name="fast", slice="embb", examples_per_s=1000.0),
     NodeProfile(name="slow", slice="mmtc", examples_per_s=100.0),
@@ -31,8 +37,9 @@ def answer(message: Message) -> Message:
     return Message(content, reply_to=message)
 
 
-def grid_over(host: FakeGrid) -> TimedGrid:
-    return TimedGrid(host, Network(STILL, NODES, 0), NODES, {a: a - 1 for a in range(1, 5)}, lambda _: 50)
+def grid_over(host: FakeGrid, nodes: list[NodeProfile] = NODES, config: NetworkConfig = STILL, **more: Any) -> TimedGrid:
+    names = {address: address - 1 for address in range(1, len(nodes) + 2)}
+    return TimedGrid(host, Network(config, nodes, 0), nodes, names, lambda _: 50, **more)
 
 
 def exchange(grid: TimedGrid, nodes: Iterable[int], timeout: float | None = None) -> dict[int, Message]:
@@ -40,26 +47,30 @@ def exchange(grid: TimedGrid, nodes: Iterable[int], timeout: float | None = None
     return {r.metadata.src_node_id - 1: r for r in grid.send_and_receive(messages, timeout=timeout)}
 
 
-def expected_s(profile: NodeProfile, bytes_up: int) -> float:
-    slices = {s.name: s for s in STILL.slices}
-    carrier = slices[profile.slice]
-    download, upload = content_bytes(SENT) * 8 / carrier.down_bps, bytes_up * 8 / carrier.up_bps
-    return 2 * carrier.latency_ms / 1000 + download + 50 / profile.examples_per_s + upload
+def expected_s(profile: NodeProfile, bytes_up: int, bytes_down: int = content_bytes(SENT)) -> Any:
+    """Loading, computing and sending, each by itself."""
+    seconds = DOWN_S + bytes_down * 8 / DOWN_BPS + 50 / profile.examples_per_s + bytes_up * 8 / UP_BPS + UP_S
+    return pytest.approx(seconds, abs=NEAR_S)
 
 
 def test_the_clock_moves_to_the_last_arrival() -> None:
     grid = grid_over(FakeGrid(range(1, 5), answer))
     replies = exchange(grid, [0, 2])
-    bytes_up = content_bytes(replies[0].content)
-    assert grid.phase.timings[0].total_s == pytest.approx(expected_s(FAST, bytes_up), rel=1e-12)
-    assert grid.phase.timings[2].total_s == pytest.approx(expected_s(SLOW, bytes_up), rel=1e-12)
+    bytes_up, planned = content_bytes(replies[0].content), content_bytes(SENT)
+    assert bytes_up != planned
+    # An update is taken to be as large as the model; what really came is counted.
+    assert grid.phase.timings[0].total_s == expected_s(FAST, planned)
+    assert grid.phase.timings[2].total_s == expected_s(SLOW, planned)
     assert grid.clock.now_s == grid.phase.timings[2].total_s
-    assert grid.phase.bytes_down == 2 * content_bytes(SENT)
-    assert grid.phase.bytes_up == 2 * bytes_up
+    assert (grid.phase.bytes_down, grid.phase.bytes_up) == (2 * planned, 2 * bytes_up)
     before = grid.clock.now_s
     exchange(grid, [1])
     assert list(grid.phase.timings) == [1]
-    assert grid.clock.now_s == pytest.approx(before + expected_s(FAST, bytes_up), rel=1e-12)
+    assert grid.phase.from_s == before
+    assert grid.clock.now_s - before == expected_s(FAST, planned)
+    # From then on it is as large as the node's last one.
+    exchange(grid, [0, 1, 2])
+    assert [grid.phase.timings[n].total_s for n in range(3)] == [expected_s(p, bytes_up) for p in NODES]
 
 
 def test_energy_is_power_times_time() -> None:
@@ -73,12 +84,12 @@ def test_energy_is_power_times_time() -> None:
 
 def test_a_late_reply_is_an_error_and_the_clock_stops_at_the_deadline() -> None:
     grid = grid_over(FakeGrid(range(1, 5), answer))
-    replies = exchange(grid, [0, 1, 2], timeout=1.0)
+    replies = exchange(grid, [0, 1, 2], timeout=0.9)
     assert not replies[0].has_error()
     assert not replies[1].has_error()
     assert replies[2].error.reason == "late: the reply came after the deadline"
     assert [grid.phase.timings[n].late for n in range(3)] == [False, False, True]
-    assert grid.clock.now_s == 1.0
+    assert grid.clock.now_s == 0.9
     assert grid.phase.bytes_up == 3 * content_bytes(replies[0].content)  # what came too late was sent all the same
 
 
@@ -109,7 +120,8 @@ def test_a_node_that_failed_downloaded_and_sent_nothing() -> None:
     assert exchange(grid, [0])[0].error.reason == "it broke"
     timing = grid.phase.timings[0]
     assert (timing.bytes_down, timing.bytes_up, timing.compute_s) == (content_bytes(SENT), 0, 0.0)
-    assert timing.total_s == pytest.approx(0.030 + content_bytes(SENT) * 8 / 60e6)
+    assert timing.total_s == pytest.approx(DOWN_S + content_bytes(SENT) * 8 / DOWN_BPS, abs=NEAR_S)
+    assert np.isnan(grid.radio()["nodes"]["0"]["up_bps"])
 
 
 def test_the_evaluator_is_reached_in_no_time() -> None:
@@ -127,6 +139,90 @@ def test_a_reader_who_stops_early_still_moves_the_clock() -> None:
     next(replies)
     replies.close()  # type: ignore[attr-defined]
     assert grid.clock.now_s == 9.0
+
+
+QUEUE = [NodeProfile(name=f"n{n}", slice="embb", examples_per_s=50 / (1 + n)) for n in range(4)]  # each a second later
+
+
+@pytest.mark.parametrize(("share", "num"), [(0.25, 1), (0.3, 2), (0.75, 3), (0.76, 4), (1.0, 4)])
+def test_a_round_closes_when_its_share_has_arrived(share: float, num: int) -> None:
+    grid = grid_over(FakeGrid(range(1, 6), answer), QUEUE, close_at=share)
+    replies = exchange(grid, [2, 0, 3, 1])
+    late = [node for node in range(4) if replies[node].has_error()]
+    assert late == list(range(num, 4))
+    assert {replies[node].error.reason for node in late} <= {f"late: the reply came after the round had closed at {num} of 4"}
+    assert [grid.phase.timings[n].late for n in range(4)] == [n >= num for n in range(4)]
+    assert grid.clock.now_s == grid.phase.duration_s == grid.phase.timings[num - 1].total_s
+    assert grid.phase.timings[num - 1].total_s == expected_s(QUEUE[num - 1], content_bytes(SENT))
+    assert grid.phase.num_awaited == num
+
+
+def test_a_deadline_before_that_closes_instead() -> None:
+    grid = grid_over(FakeGrid(range(1, 6), answer), QUEUE, close_at=0.75)
+    replies = exchange(grid, range(4), timeout=2.9)
+    assert [replies[n].has_error() for n in range(4)] == [False, False, True, True]
+    assert replies[2].error.reason == "late: the reply came after the deadline"
+    assert grid.clock.now_s == 2.9
+    later = grid_over(FakeGrid(range(1, 6), answer), QUEUE, close_at=0.5)
+    replies = exchange(later, range(4), timeout=2.9)
+    assert [replies[n].has_error() for n in range(4)] == [False, False, True, True]
+    assert replies[2].error.reason == "late: the reply came after the round had closed at 2 of 4"
+    assert later.clock.now_s == later.phase.timings[1].total_s < 2.9
+
+
+def test_only_training_is_closed_early() -> None:
+    grid = grid_over(FakeGrid(range(1, 6), answer), QUEUE, close_at=0.25)
+    found = list(grid.send_and_receive([Message(SENT, n + 1, "query") for n in range(4)]))
+    assert not any(one.has_error() for one in found)
+    # Nothing is computed, and what comes back is short.
+    reading_s = DOWN_S + content_bytes(SENT) * 8 / DOWN_BPS + 8000 / UP_BPS + UP_S
+    assert grid.clock.now_s == pytest.approx(reading_s, abs=NEAR_S)
+
+
+def test_a_node_that_is_cut_off_is_lost_and_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt(monkeypatch, [(0.1, FOREVER_S / 2)], [(50.0, 51.0)], [(60.0, 61.0)])
+    grid = grid_over(FakeGrid(range(1, 5), answer))
+    replies = exchange(grid, range(3))
+    assert [replies[n].has_error() for n in range(3)] == [True, False, False]
+    assert replies[0].error.reason == "lost: the node's link did not come back in a week"
+    assert grid.clock.now_s == grid.phase.timings[2].total_s
+    assert grid.phase.joules < 100.0
+    shares = grid_over(FakeGrid(range(1, 5), answer), close_at=0.6)
+    assert exchange(shares, range(3))[0].error.reason == "late: the reply came after the round had closed at 2 of 3"
+    assert shares.clock.now_s == shares.phase.timings[2].total_s
+    timed = grid_over(FakeGrid(range(1, 5), answer))
+    assert exchange(timed, range(3), timeout=5.0)[0].error.reason == "late: the reply came after the deadline"
+    assert timed.clock.now_s == 5.0
+
+
+def test_the_order_of_instructions_changes_nothing() -> None:
+    # All are in each other's way, now here and now there.
+    crowd = [NodeProfile(name="n", slice="embb", examples_per_s=float(1000 + 777 * n)) for n in range(9)]
+    shared = a_cell(receive_gain_db=-66.0, power_dbm=-20.0, dynamics={"fading_db": 3.0, "coherence_s": 0.02})
+    rows = []
+    for order in (range(9), range(8, -1, -1), [4, 8, 1, 0, 7, 2, 6, 3, 5]):
+        grid = grid_over(FakeGrid(range(1, 11), answer), crowd, shared)
+        exchange(grid, order)
+        exchange(grid, order)
+        rows.append((grid.phase.rows(), grid.clock.now_s, grid.radio()))
+    assert rows[0] == rows[1] == rows[2]
+    assert [list(radio["nodes"]) for _, _, radio in rows] == [[str(n) for n in range(9)]] * 3
+
+
+def test_what_the_log_is_told_of_the_radio() -> None:
+    grid = grid_over(FakeGrid(range(1, 5), answer))
+    assert grid.radio() == {}
+    replies = exchange(grid, [0, 2])
+    radio, bytes_up = grid.radio(), content_bytes(replies[0].content)
+    assert json.loads(json.dumps(radio)) == radio
+    assert radio["from_s"] == 0.0
+    assert radio["latency_ms"]["embb"] == pytest.approx({"down": 1e3 * DOWN_S, "up": 1e3 * UP_S}, abs=1e3 * NEAR_S)
+    assert list(radio["nodes"]) == ["0", "2"]
+    node = radio["nodes"]["2"]
+    assert node["down_bps"] == pytest.approx(8 * content_bytes(SENT) / (8 * content_bytes(SENT) / DOWN_BPS + DOWN_S), rel=1e-5)
+    assert node["up_bps"] == pytest.approx(8 * bytes_up / (8 * content_bytes(SENT) / UP_BPS + UP_S), rel=1e-5)
+    exchange(grid, [EVALUATOR])
+    assert grid.radio() == {}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
