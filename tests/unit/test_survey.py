@@ -87,3 +87,19 @@ def test_uploads_over_the_testbed_take_33_times_as_long_as_over_ethernet(num: in
     traffic = cell.carry([Demand(node=i, bytes_down=size, compute_s=1.0, bytes_up=size) for i in range(num)], 0.0)
     ratio = traffic.upload_s / (8 * size / ETHERNET_BPS)
     assert ratio == pytest.approx([33.3] * num, rel=0.02)
+
+
+def test_nobody_is_outside_the_place_of_the_cell() -> None:
+    far = [NodeProfile(name="mast", slice="embb", distance_m=251.0)]
+    with pytest.raises(ValueError, match=r"nodes.profiles: mast has distance_m = 251; the cell's place is 10 to 250 m"):
+        Network(FACTORY, far, 0)
+    near = {"background": [{"slice": "embb", "up_bps": 1e6, "distance_m": 9.0}]}
+    with pytest.raises(ValueError, match=r"network.background: embb has distance_m = 9; "):
+        Network(NetworkConfig.model_validate(near), nodes("embb"), 0)
+
+
+def test_a_profile_that_changes_nothing_is_refused() -> None:
+    written_out = FACTORY.model_dump()
+    assert NetworkConfig.model_validate(written_out) == FACTORY
+    with pytest.raises(ValueError, match="profile = 'rural-20' has no effect: cell and slices are all written out"):
+        NetworkConfig.model_validate({**written_out, "profile": "rural-20"})
