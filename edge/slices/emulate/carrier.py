@@ -72,9 +72,12 @@ class Bearer:
             self._launch(None if data is None else bytes(data[:size]), landing, now_s)
         if not self._waiting:
             self._earned_bytes = 0.0  # credit while idle would make the link faster than it is
-        if was_full and not self.full:
-            for call in list(self.on_room):
-                call()
+        self._tell_of_room(was_full)
+
+    def bound(self, most_bytes: int) -> None:
+        """Let so many bytes wait at the most, from now on."""
+        was_full, self.most_queued_bytes = self.full, most_bytes
+        self._tell_of_room(was_full)
 
     def close(self) -> None:
         """Forget everything."""
@@ -83,6 +86,11 @@ class Bearer:
         self.queued_bytes = 0
         if self._timer:
             self._timer.cancel()
+
+    def _tell_of_room(self, was_full: bool) -> None:
+        if was_full and not self.full:
+            for call in list(self.on_room):
+                call()
 
     def _launch(self, data: bytes | None, landing: Landing, now_s: float) -> None:
         segments = -(-len(data or b"") // PAYLOAD_BYTES)
@@ -121,7 +129,7 @@ class Carrier:
         self._kept.clear()
         for name, bearer in self._bearers.items():
             full_bps = min(plan.most_bps(name, self._way), plan.capacity_bps(self._way))
-            bearer.most_queued_bytes = round(max(_QUEUE_S * full_bps / 8, _LEAST_QUEUE_BYTES))
+            bearer.bound(round(max(_QUEUE_S * full_bps / 8, _LEAST_QUEUE_BYTES)))
 
     def settle(self) -> None:
         """Carry what is due since the last time, and share the radio anew among those that have something to carry."""
