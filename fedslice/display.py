@@ -52,6 +52,9 @@ class Display:
                 self._silent, self._live = True, None
 
     def _tell(self, event: str, fields: dict[str, Any]) -> None:
+        if event == "out_of_reach":
+            nodes = " ".join(map(str, fields["nodes"]))
+            self._console.print(f"out of the cell's reach, see `fedslice slices`: {nodes}", highlight=False)
         if event == "began":
             self._better = dict(fields["better"])
             self._judged_by, self._total = next(iter(self._better), ""), fields["rounds"]

@@ -30,7 +30,9 @@ def slices_tables(found: dict[str, Any]) -> Iterator[RenderableType]:
         yield ""
         yield _terminals("other", found["background"])
     for row in (*found["nodes"], *found["background"]):
-        if row["reason"]:
+        if not (row["alone_down_bps"] and row["alone_up_bps"]):
+            yield f"node {row['node']}: out of reach, its channel bears no MCS"
+        elif row["reason"]:
             yield f"node {row['node']}: its rate is not guaranteed. {row['reason']}"
 
 

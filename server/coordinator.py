@@ -94,6 +94,8 @@ class Coordinator:
         self._strategy.entries, self._model_bytes = model.entries, model.num_bytes()
         self._strategy.registry.forecast()
         rounds = self._config.federation.rounds
+        if self._network.out_of_reach:
+            self._events.emit("out_of_reach", nodes=self._network.out_of_reach)
         self._events.emit("began", nodes=len(nodes), rounds=rounds, better=better, model_bytes=self._model_bytes)
         return model
 

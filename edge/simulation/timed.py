@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flwr.app import Message
@@ -88,6 +89,29 @@ class TimedGrid(GridWrapper):
             missed = bool(waiting) or any(t.late for t in self.phase.timings.values())
             self.phase.duration_s = closed_s if missed and math.isfinite(closed_s) else last_s
             self.clock.now_s += self.phase.duration_s
+            self._settle(planned)
+
+    def _settle(self, planned: Mapping[NodeId, Timing]) -> None:
+        """End what still went on when the phase was closed, and count what each node spent until then."""
+        phase = self.phase
+        arrivals_s = sorted(timing.total_s for timing in planned.values())
+        phase.complete = bool(arrivals_s) and phase.duration_s == arrivals_s[phase.num_awaited - 1]
+        for node, timing in phase.timings.items():
+            profile, left_s, parts = self._nodes[node], phase.duration_s, []
+            for part_s in (timing.download_s, timing.compute_s, timing.upload_s):
+                parts.append(min(part_s, left_s))
+                left_s -= parts[-1]
+            download_s, compute_s, upload_s = parts
+            sent = upload_s / timing.upload_s if timing.upload_s > 0.0 else 1.0
+            phase.timings[node] = replace(
+                timing,
+                download_s=download_s,
+                compute_s=compute_s,
+                upload_s=upload_s,
+                bytes_up=int(timing.bytes_up * sent),
+                # Who waits, for the model or for the others, idles.
+                joules=(download_s + left_s) * profile.idle_w + compute_s * profile.compute_w + upload_s * profile.transmit_w,
+            )
 
     def radio(self) -> dict[str, Any]:
         """Return the fields of the last phase's `radio` event; none if nobody was reached over the cell."""
@@ -128,10 +152,12 @@ class TimedGrid(GridWrapper):
         trained = any(m.metadata.message_type.startswith("train") for m in instructions)
         traffic = self.phase.traffic = self._network.carry(demands, self.clock.now_s, self._slicing if trained else None)
         parts = zip(demands, traffic.download_s.tolist(), traffic.compute_s.tolist(), traffic.upload_s.tolist(), strict=True)
-        return {
+        timings = {
             demand.node: Timing(download_s=down, compute_s=compute, upload_s=up, bytes_down=demand.bytes_down)
             for demand, down, compute, up in parts
         }
+        # Nobody's clock runs on what is not training: a node out of reach must not keep others from beginning.
+        return timings if trained else {node: timing for node, timing in timings.items() if math.isfinite(timing.total_s)}
 
     def _closing(
         self, instructions: Mapping[int, Message], planned: Mapping[NodeId, Timing], timeout: float | None
@@ -153,27 +179,15 @@ class TimedGrid(GridWrapper):
         node = self._names.get(instruction.metadata.dst_node_id)
         if node is None or node not in planned:
             return False
-        part, profile = planned[node], self._nodes[node]
-        compute_s, upload_s, bytes_up = part.compute_s, part.upload_s, 0
-        if reply.has_error():
-            compute_s = upload_s = 0.0
-        else:
-            bytes_up = content_bytes(reply.content)
+        part, compute_s, upload_s, bytes_up = planned[node], 0.0, 0.0, 0
+        if not reply.has_error():
+            compute_s, upload_s, bytes_up = part.compute_s, part.upload_s, content_bytes(reply.content)
             if instruction.metadata.message_type.startswith("train"):
                 self._update_bytes[node] = bytes_up
         total_s = part.download_s + compute_s + upload_s
-        spent = zip((part.download_s, compute_s, upload_s), (profile.idle_w, profile.compute_w, profile.transmit_w), strict=True)
-        timing = Timing(
-            download_s=part.download_s,
-            compute_s=compute_s,
-            upload_s=upload_s,
-            bytes_down=part.bytes_down,
-            bytes_up=bytes_up,
-            joules=sum(seconds * watts for seconds, watts in spent if math.isfinite(seconds)),
-            late=total_s > closed_s or math.isinf(total_s),
-        )
-        self.phase.timings[node] = timing
-        return timing.late
+        late = total_s > closed_s or math.isinf(total_s)
+        self.phase.timings[node] = replace(part, compute_s=compute_s, upload_s=upload_s, bytes_up=bytes_up, late=late)
+        return late
 
 
 def _sender(reply: Message, instructions: Mapping[int, Message]) -> int | None:

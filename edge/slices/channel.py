@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from edge.slices.pathloss import Bools, Floats, Place, Positive
+from edge.slices.pathloss import Floats, Place, Positive
 from fedslice.core.config import Table
 
 _WAVES = 16  # a node; enough for tails that are normal within a few percent
@@ -74,8 +74,10 @@ class Wander:
             length: The distance, or time, over which the correlation falls to 1/e.
             rng: Where the draws come from.
         """
-        self._frequency = rng.standard_cauchy((num_nodes, _WAVES)) / length
-        self._phase = rng.uniform(0.0, 2.0 * math.pi, (num_nodes, _WAVES))
+        # Node after node, so that more of them leave the first as they are.
+        draws = rng.random((num_nodes, 2, _WAVES))
+        self._frequency = np.tan(math.pi * (draws[:, 0] - 0.5)) / length
+        self._phase = 2.0 * math.pi * draws[:, 1]
 
     def at(self, where: npt.ArrayLike, nodes: npt.NDArray[np.intp]) -> Floats:
         """Return the value of each of some nodes, standard normal, at one place for all or one for each."""
@@ -104,25 +106,3 @@ def interruptions(kind: Interruptions, num_nodes: int, horizon_s: float, rng: np
         drawn.append(np.stack([reached + up, reached + up + down], axis=-1))
         reached = drawn[-1][:, 1]
     return np.stack(drawn, axis=1)
-
-
-def is_up(drawn: Floats, at_s: npt.ArrayLike) -> Bools:
-    """Return whether each node's link is up at moments in s; times by nodes."""
-    times = np.atleast_1d(np.asarray(at_s, np.float64))[:, None]
-    up = np.empty((len(times), len(drawn)), np.bool_)
-    for node, spans in enumerate(drawn):
-        # Spans follow each other, so the last to begin is the only one that may still last.
-        last = np.searchsorted(spans[:, 0], times[:, 0], side="right") - 1
-        up[:, node] = (last < 0) | (times[:, 0] >= spans[np.maximum(last, 0), 1])
-    return up
-
-
-def resume_s(spans: Floats, at_s: float) -> float:
-    """Return the first moment in s, not before `at_s`, at which the link of one node is up.
-
-    Args:
-        spans: The interruptions of the node: begin and end in s.
-        at_s: The moment to start looking.
-    """
-    last = int(np.searchsorted(spans[:, 0], at_s, side="right")) - 1
-    return at_s if last < 0 else max(at_s, float(spans[last, 1]))

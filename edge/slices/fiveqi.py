@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import Literal
 
 Resource = Literal["GBR", "Non-GBR", "Delay-critical GBR"]
-AVERAGING_WINDOW_MS = 2000  # the table's default for both guaranteed types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +32,6 @@ class FiveQi:
     def guaranteed(self) -> bool:
         """Return whether a flow has a guaranteed bit rate (GFBR)."""
         return self.resource != "Non-GBR"
-
-    @property
-    def averaging_window_ms(self) -> int | None:
-        """Return over how many ms the guaranteed rate is judged; None where none is guaranteed."""
-        return AVERAGING_WINDOW_MS if self.guaranteed else None
 
 
 # 5QI, priority, PDB ms, PER. The numbers are not contiguous: there is no 68, for one.

@@ -28,7 +28,9 @@ class Steering:
 class Lane:
     """Shares the PRBs of one direction, for a channel that stands still until `hear` says how it has changed."""
 
-    def __init__(self, profile: Profile, way: Direction, slices: Indices, offered_bps: Floats, guaranteed: Bools) -> None:
+    def __init__(
+        self, profile: Profile, way: Direction, slices: Indices, offered_bps: Floats, guaranteed: Bools, weight: Floats
+    ) -> None:
         """Set up the users.
 
         Args:
@@ -37,6 +39,7 @@ class Lane:
             slices: Index of the slice of each user.
             offered_bps: The most bit/s that each user wants; inf for one that takes what it gets.
             guaranteed: Which users have their slice's guaranteed rate.
+            weight: The pace at which each user fills up within its slice.
         """
         cell, sides = profile.cell, [one.side(way) for one in profile.slices]
         percent = cell.prbs / 100.0
@@ -49,7 +52,7 @@ class Lane:
             weight=np.array([one.weight for one in profile.slices]),
         )
         self._proportional_fair = cell.scheduler == "proportional_fair"
-        self._slices = slices
+        self._slices, self._weight = slices, weight
         self._members = [np.flatnonzero(slices == index) for index in range(len(sides))]
         most_bps = np.array([min(s.mfbr_bps, s.ue_ambr_bps, s.slice_mbr_bps) for s in sides])
         self._bandwidth = np.array([profile.most_prbs(one, way) for one in profile.slices])[slices]
@@ -100,39 +103,37 @@ class Lane:
             promises.append(np.maximum(self.floor_prbs, steering.floor_prbs))
         promises = [np.minimum(floor, most) for floor in promises]
         for floor in promises:
-            policy = raised(policy, self._by_slice(floor * active), self.total_prbs)
-        given = share_among_slices(self.total_prbs, self._by_slice(most * active), policy)
+            policy = raised(policy, self.by_slice(floor * active), self.total_prbs)
+        given = share_among_slices(self.total_prbs, self.by_slice(most * active), policy)
         prbs = np.zeros(len(active))
         for members, part in zip(self._members, given.tolist(), strict=True):
             at = members[active[members]]
             if len(at):
-                prbs[at] = share_among_users(part, most[at], [floor[at] for floor in promises])
+                prbs[at] = share_among_users(part, most[at], [floor[at] for floor in promises], self._weight[at])
         rate_bps = self._channel.rate_bps(prbs)
         if self._proportional_fair:
             users = np.bincount(self._slices, active, len(self.links))[self._slices]
             rate_bps = np.minimum(rate_bps * proportional_fair_gain(users, self.sinr_db), self._limit_bps)
         return prbs, rate_bps
 
-    def _by_slice(self, prbs: Floats) -> Floats:
+    def by_slice(self, prbs: Floats) -> Floats:
+        """Return the sums of users' PRBs by slice."""
         return np.bincount(self._slices, prbs, len(self.links)).astype(np.float64, copy=False)
 
     def alone_bps(self) -> Floats:
         """Return the rate in bit/s that each user would have alone."""
         return self._channel.rate_bps(self.most_prbs)
 
-    def held(self, first: int, steered: Bools) -> Floats:
-        """Return the PRBs of each slice that the users from the `first` on are promised.
+    def kept(self, first: int, up: Bools) -> Floats:
+        """Return the PRBs of each user that no policy may give to others, 0 for those before the `first`.
 
-        A guaranteed rate is theirs everywhere; a slice's minimum is theirs where they are alone in it.
+        A guaranteed rate is a user's own; and so is, head by head, its part of the minimum of its slice.
 
         Args:
-            first: Where those users begin.
-            steered: In which slices there are others, whom a policy steers.
+            first: Where the users begin whom no policy steers.
+            up: Whose link is up.
         """
-        held = np.zeros(len(self.links))
-        for index, at in enumerate(self._members):
-            others = at[at >= first]
-            held[index] = self.floor_prbs[others].sum()
-            if not steered[index]:
-                held[index] = max(held[index], min(self.policy.minimum[index], self.most_prbs[others].sum()))
-        return held
+        heads = np.bincount(self._slices, minlength=len(self.links))
+        part = (self.policy.minimum / np.maximum(heads, 1))[self._slices]
+        kept = np.maximum(self.floor_prbs, np.minimum(self.most_prbs, part))
+        return np.where(up & (np.arange(len(kept)) >= first), kept, 0.0)

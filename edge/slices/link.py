@@ -18,7 +18,6 @@ PRB_ELEMENTS_A_S = 12 * 14 / 0.5e-3
 MAX_CODE_RATE = 948 / 1024
 THERMAL_DBM_A_HZ = -174.0
 MAX_TRANSMISSIONS = 4  # of a block by HARQ, before RLC takes over; engineering default
-_ROUNDING_DB = 1e-9
 
 
 def num_prbs(bandwidth_mhz: int) -> int:
@@ -63,7 +62,7 @@ class Channel:
     Attributes:
         power_limited: Whether a sender's power is split over its PRBs, as on the uplink. A downlink has its power per
             PRB, whoever gets the PRB.
-        power: The SINR, as a ratio, of one PRB that has all of a sender's power, or a downlink's own.
+        power: The SINR, as a ratio, of one PRB that has all of a sender's power, or a downlink's own, less the table's loss.
         layers: The most spatial layers. They split the power, so only as many are used as the SINR bears.
         most_streams: Over how many streams, PRBs times layers, the power can be split until only the first MCS is left.
         top_efficiency: Of the best MCS, in bits a resource element.
@@ -162,8 +161,7 @@ class Link:
         stream_bps = PRB_ELEMENTS_A_S * self.slot_share * (1.0 - self.overhead) * goodput_share(self.table.bler_target)
         return Channel(
             power_limited=self.power_limited,
-            # At the most streams, rounding must not push the SINR under the first MCS.
-            power=10.0 ** ((sinr + _ROUNDING_DB) / 10.0),
+            power=10.0 ** ((sinr - self.table.loss_db) / 10.0),
             layers=self.layers * ones,
             most_streams=np.where(sinr >= lowest_db, 10.0 ** ((sinr - lowest_db) / 10.0), 0.0),
             top_efficiency=self.table.top_efficiency * ones,

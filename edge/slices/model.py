@@ -8,13 +8,14 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from edge.slices.admission import Applicant, Outcome, admit, counters
+from edge.slices.demand import Demand, Traffic, Users
 from edge.slices.lane import Lane
 from edge.slices.latency import Latency
 from edge.slices.messages import message_latency, transfer_delay_s
-from edge.slices.nodes import NodeProfile
+from edge.slices.nodes import NodeProfile, Positive
 from edge.slices.profile import WAYS, Direction, Profile, SliceProfile
 from edge.slices.terminals import Spot, Terminals
-from edge.slices.traffic import Demand, Exchange, Traffic, Users
+from edge.slices.traffic import Exchange
 from edge.slices.uplink import Slicing
 from fedslice.core.config import Table, load, located
 from fedslice.core.errors import UsageError
@@ -30,6 +31,7 @@ class Background(Table):
     num_users: Annotated[int, Field(ge=1, le=10_000)] = 1
     down_bps: Offered = 0.0
     up_bps: Offered = 0.0
+    weight: Positive = 1.0
     distance_m: Annotated[float, Field(gt=0)] | None = None
 
 
@@ -102,8 +104,12 @@ class Network:
         """
         self.config, self.num_nodes = config, len(nodes)
         index = {s.name: i for i, s in enumerate(config.slices)}
-        if unknown := {p.slice for p in nodes} - set(index):
-            raise ValueError(f"nodes.profiles: no slice is called {min(unknown)}; there are {', '.join(index)}")
+        for kind in nodes:
+            if kind.slice not in index:
+                raise ValueError(
+                    f"nodes.profiles: {kind.name} is on slice {kind.slice}, and the cell has {', '.join(index)}; "
+                    "give [[nodes.profiles]] that fit it"
+                )
         self._check_distances(nodes)
         spots = [Spot(slice=index[p.slice], distance_m=p.distance_m, speed_m_s=p.speed_m_s) for p in nodes]
         others = [one for one in config.background for _ in range(one.num_users)]
@@ -113,10 +119,11 @@ class Network:
             "down": np.array([math.inf] * len(nodes) + [one.down_bps for one in others]),
             "up": np.array([math.inf] * len(nodes) + [one.up_bps for one in others]),
         }
+        self._weight = np.array([p.weight for p in nodes] + [one.weight for one in others], np.float64)
         self.terminals = Terminals(config, spots, seed)
         self.outcomes = self._admit()
         self._guaranteed = np.array([outcome.guaranteed for outcome in self.outcomes], np.bool_)
-        self._availability = self.terminals.availability()
+        self._availability = self.terminals.availability(len(nodes))
         self._delays_s = tuple(np.array([transfer_delay_s(config, s, way) for s in config.slices]) for way in WAYS)
         everyone = self._median_lanes()
         self.alone_bps = {way: lane.alone_bps() for way, lane in everyone.items()}
@@ -148,6 +155,12 @@ class Network:
                 raise ValueError(f"network: {who} is not admitted: {outcome.reason}")
         return outcomes
 
+    @property
+    def out_of_reach(self) -> list[NodeId]:
+        """Return the nodes whose median channel bears no MCS, one way or the other."""
+        reached = (self.alone_bps["down"] > 0.0) & (self.alone_bps["up"] > 0.0)
+        return np.flatnonzero(~reached[: self.num_nodes]).tolist()
+
     def slice_of(self, node: NodeId) -> SliceProfile:
         """Return the slice that carries a node."""
         return self.config.slices[int(self._slices[node])]
@@ -169,8 +182,8 @@ class Network:
             delays_s=(self._delays_s[0], self._delays_s[1]),
             names=tuple(s.name for s in self.config.slices),
         )
-        lanes = (self._lane("down", who), self._lane("up", who))
-        return Exchange(users, lanes, demands, at_s).run(slicing)
+        lanes, medians = ((self._lane("down", who), self._lane("up", who)) for _ in range(2))
+        return Exchange(users, lanes, medians, demands, at_s).run(slicing)
 
     def alone_s(self, demand: Demand) -> float:
         """Return how long an exchange would take a node that had the cell for itself, at its median channel."""
@@ -197,4 +210,4 @@ class Network:
         return lanes
 
     def _lane(self, way: Direction, who: np.ndarray[Any, np.dtype[np.intp]]) -> Lane:
-        return Lane(self.config, way, self._slices[who], self._offered_bps[way][who], self._guaranteed[who])
+        return Lane(self.config, way, self._slices[who], self._offered_bps[way][who], self._guaranteed[who], self._weight[who])

@@ -24,6 +24,7 @@ class NodeProfile(Table):
     idle_w: Watts = 2.0
     compute_w: Watts = 6.0
     transmit_w: Watts = 2.5
+    weight: Positive = 1.0  # the pace at which it is served within its slice
     distance_m: Annotated[float, Field(gt=0)] | None = None
     speed_m_s: Annotated[float, Field(ge=0, le=150)] = 0.0
 

@@ -32,16 +32,18 @@ class _Model:
     nlos: Callable[[Floats, float, float], Floats]  # 3D distance in m, carrier in GHz, terminal height in m
 
 
-def _inf(offset: float, slope: float, sigma_db: float) -> _Model:
+def _inf(sigma_db: float, *lines: tuple[float, float]) -> _Model:
+    """Return a factory whose NLOS loss is the highest of lines, each an offset and a slope a decade of distance, in dB."""
     return _Model(
         nearest_m=1.0,
         farthest_m=600.0,
         los_sigma_db=4.3,  # engineering default: public copies of the table say 4.0 to 4.32
         nlos_sigma_db=sigma_db,
-        nlos=lambda d, ghz, _: offset + slope * np.log10(d) + 20.0 * np.log10(ghz),
+        nlos=lambda d, ghz, _: np.max([offset + slope * np.log10(d) for offset, slope in lines], axis=0) + 20.0 * np.log10(ghz),
     )
 
 
+_SPARSE_LOW = (33.0, 25.5)
 _INH = _Model(
     nearest_m=1.0,
     farthest_m=150.0,
@@ -51,10 +53,10 @@ _INH = _Model(
 )
 MODELS: Mapping[Kind, _Model] = MappingProxyType(
     {
-        "InF-SL": _inf(33.0, 25.5, 5.7),
-        "InF-DL": _inf(18.6, 35.7, 7.2),
-        "InF-SH": _inf(32.4, 23.0, 5.9),
-        "InF-DH": _inf(33.63, 21.9, 4.0),
+        "InF-SL": _inf(5.7, _SPARSE_LOW),
+        "InF-DL": _inf(7.2, (18.6, 35.7), _SPARSE_LOW),  # near by, its own line would lose less than sparse clutter
+        "InF-SH": _inf(5.9, (32.4, 23.0)),
+        "InF-DH": _inf(4.0, (33.63, 21.9)),
         "InH-open": _INH,
         "InH-mixed": _INH,
         "UMi": _Model(
@@ -78,7 +80,8 @@ MODELS: Mapping[Kind, _Model] = MappingProxyType(
 class Place(Table):
     """What surrounds the antenna, and how far from it nodes are.
 
-    Distances are along the floor. Clutter (its density, size and height) is asked for in factories (InF) alone.
+    Distances are along the floor. Clutter (its density, size and height) is asked for in factories (InF) alone; without
+    a size it has the kind's own (TR 38.901 table 7.2-4).
     """
 
     kind: Kind
@@ -87,7 +90,7 @@ class Place(Table):
     gnb_height_m: Positive
     ue_height_m: Positive = 1.5
     clutter_density: Annotated[float, Field(gt=0, lt=1)] = 0.3
-    clutter_size_m: Positive = 10.0
+    clutter_size_m: Positive | None = None
     clutter_height_m: Positive = 3.0
     obstructed_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     obstruction_db: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
@@ -133,11 +136,16 @@ class Place(Table):
         return np.hypot(along, self.gnb_height_m - self.ue_height_m)
 
     @property
+    def clutter_m(self) -> float:
+        """Return the size in m of what stands around: as given, or the kind's own."""
+        return self.clutter_size_m or (2.0 if self.kind in ("InF-DL", "InF-DH") else 10.0)
+
+    @property
     def sight_correlation_m(self) -> float:
         """Return the way in m over which a line of sight stays or stays away (TR 38.901 table 7.6.3.1-2)."""
         if self.kind in ("UMi", "UMa"):
             return 50.0
-        return 10.0 if self.kind.startswith("InH") else self.clutter_size_m / 2.0
+        return 10.0 if self.kind.startswith("InH") else self.clutter_m / 2.0
 
     def breakpoint_m(self, carrier_ghz: float) -> float:
         """Return the distance along the floor in m beyond which a street's line of sight loses faster."""
@@ -173,7 +181,7 @@ class Place(Table):
             return _office(along, 5.0, 70.8, 49.0, 211.7, 0.54)
         if self.kind == "InH-mixed":
             return _office(along, 1.2, 4.7, 6.5, 32.6, 0.32)
-        reach_m = -self.clutter_size_m / math.log(1.0 - self.clutter_density)
+        reach_m = -self.clutter_m / math.log(1.0 - self.clutter_density)
         if self.kind in ("InF-SH", "InF-DH"):
             reach_m *= (self.gnb_height_m - self.ue_height_m) / (self.clutter_height_m - self.ue_height_m)
         return np.asarray(np.exp(-along / reach_m))

@@ -19,7 +19,8 @@ WAYS: tuple[Direction, Direction] = ("down", "up")
 Percent = Annotated[int, Field(ge=0, le=100)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=True)]  # bit/s; inf is no limit
-Level = Annotated[float, Field(allow_inf_nan=False)]
+PowerDbm = Annotated[float, Field(ge=-30, le=80)]
+GainDb = Annotated[float, Field(ge=-20, le=60)]
 Count = Annotated[int, Field(ge=1)]
 NO_SD = "FFFFFF"
 _INFINITE = float("inf")
@@ -39,18 +40,6 @@ class Snssai(Table):
     @classmethod
     def _one_spelling(cls, sd: str) -> str:
         return sd.upper()
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `SST` or `SST-SD`, as `str` writes it.
-
-        Raises:
-            ValueError: It is neither.
-        """
-        sst, dash, sd = text.partition("-")
-        if not (sst.isascii() and sst.isdigit()) or (dash and not sd):
-            raise ValueError(f"S-NSSAI {text!r}: write it as SST or SST-SD, for example 1 or 1-0F10ED (TS 23.003 clause 28.4.2)")
-        return cls(sst=int(sst), sd=sd or NO_SD)
 
     def __str__(self) -> str:
         """Return `SST`, or `SST-SD` where there is an SD."""
@@ -120,7 +109,7 @@ class Terminal(Table):
     """What kind of terminal uses a slice. The defaults are those of power class 3."""
 
     bandwidth_mhz: int = 100
-    power_dbm: Level = 23.0
+    power_dbm: PowerDbm = 23.0
     noise_figure_db: Annotated[float, Field(ge=0, le=20)] = 9.0  # engineering default
     layers_down: Annotated[int, Field(ge=1, le=8)] = 2
     layers_up: Annotated[int, Field(ge=1, le=4)] = 1
@@ -190,9 +179,9 @@ class Cell(Table):
     up_share: Annotated[float, Field(gt=0, lt=1)] = 0.23
     down_overhead: Share = 0.14  # engineering default, as is the next
     up_overhead: Share = 0.08
-    power_dbm: Level = 44.0  # of the whole carrier; engineering default
+    power_dbm: PowerDbm = 44.0  # of the whole carrier; engineering default
     noise_figure_db: Annotated[float, Field(ge=0, le=20)] = 5.0
-    receive_gain_db: Level = 0.0
+    receive_gain_db: GainDb = 0.0
     noise_rise_db: Annotated[float, Field(ge=0, le=40)] = 0.0  # by the interference of other cells, both ways
     scheduler: Literal["round_robin", "proportional_fair"] = "round_robin"
     place: Place

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from edge.slices.traffic import Traffic, Use
+from edge.slices.demand import Traffic, Use
 
 _STEPS = 40  # a round: what a picture can show
 _PLACES = 4  # of a share

@@ -85,14 +85,15 @@ def share_among_slices(total: float, demand: npt.ArrayLike, policy: Policy) -> F
     return np.minimum(first + shared, wanted)  # a - b + b may round above a
 
 
-def share_among_users(prbs: float, most: Floats, floors: Sequence[Floats]) -> Floats:
-    """Split the PRBs of a slice over its users: first what each is promised, the rest by max-min.
+def share_among_users(prbs: float, most: Floats, floors: Sequence[Floats], weight: Floats) -> Floats:
+    """Split the PRBs of a slice over its users: first what each is promised, the rest by weighted max-min.
 
     Args:
         prbs: How many PRBs the slice has.
         most: The most that each user can use.
         floors: What each is promised, at most `most`, in promises that go before those behind them. If one promise to all
             together is more than there is, each is cut alike.
+        weight: The pace at which each fills up beyond that, above zero.
 
     Returns:
         The PRBs of each user.
@@ -106,7 +107,7 @@ def share_among_users(prbs: float, most: Floats, floors: Sequence[Floats]) -> Fl
         if asked > 0.0:
             given += more * min(1.0, max(left, 0.0) / asked)
     left = max(prbs - float(given.sum()), 0.0)
-    return np.minimum(given + max_min(left, most - given, np.ones(len(most))), most)
+    return np.minimum(given + max_min(left, most - given, weight), most)
 
 
 def raised(policy: Policy, promised: Floats, total: float) -> Policy:

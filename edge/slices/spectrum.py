@@ -27,17 +27,19 @@ def required_sinr_db(efficiency: npt.ArrayLike) -> Floats:
 class McsTable:
     """One MCS table of TS 38.214 clause 5.1.3.1 with the CQI table of clause 5.2.2.1 that goes with it.
 
-    All three need the SINR that `required_sinr_db` says: what the 1e-5 of the third costs in SINR is not modelled.
-
     Attributes:
         mcs_rows: Modulation order Qm and code rate R x 1024 by MCS index.
         cqi_rows: The same by CQI, beginning with CQI 1; CQI 0 is "out of range".
         bler_target: The block error rate at which a terminal reports its CQI.
+        margin_db: What each row needs in dB above `required_sinr_db`, which is for a block error rate of 0.1.
+        loss_db: What `efficiency` takes off the SINR in dB: the margin, and half a step to run amid the stairs.
     """
 
     mcs_rows: Rows
     cqi_rows: Rows
     bler_target: float
+    margin_db: float = 0.0
+    loss_db: float = field(init=False, repr=False, compare=False)
     efficiencies: Floats = field(init=False, repr=False, compare=False)
     _order: npt.NDArray[np.intp] = field(init=False, repr=False, compare=False)
     _mcs_sinr_db: Floats = field(init=False, repr=False, compare=False)
@@ -48,12 +50,14 @@ class McsTable:
         efficiencies = _efficiencies(self.mcs_rows)
         # Table 1 goes down from MCS 16 to 17, so a search must go by efficiency and not by index.
         order = np.argsort(efficiencies, kind="stable")
+        needed_db = required_sinr_db(efficiencies[order]) + self.margin_db
         derived: dict[str, Any] = {
             "efficiencies": efficiencies,
             "_order": order,
-            "_mcs_sinr_db": required_sinr_db(efficiencies[order]),
-            "_cqi_sinr_db": required_sinr_db(_efficiencies(self.cqi_rows)),
+            "_mcs_sinr_db": needed_db,
+            "_cqi_sinr_db": required_sinr_db(_efficiencies(self.cqi_rows)) + self.margin_db,
         }
+        object.__setattr__(self, "loss_db", self.margin_db + float(np.diff(needed_db).mean()) / 2.0)
         for name, value in derived.items():
             value.flags.writeable = False
             object.__setattr__(self, name, value)
@@ -88,13 +92,14 @@ class McsTable:
         return np.where(mcs >= 0, self.efficiencies[np.maximum(mcs, 0)], 0.0)
 
     def efficiency(self, sinr_db: npt.ArrayLike) -> Floats:
-        """Return the efficiency in bits a symbol at a SINR in dB, between the steps of the table.
+        """Return the efficiency in bits a symbol at a SINR in dB, as a curve through the middle of the table's steps.
 
-        Within one transfer the channel moves over several steps, so what counts is the line through their tops,
-        not the step of one instant. It is zero below the first row and flat above the best.
+        Within one transfer the channel moves over several steps, so what counts is their mean and not the step of one
+        instant. It is zero below the first row and flat at the best.
         """
         decibels = np.asarray(sinr_db, np.float64)
-        return np.where(decibels >= self.lowest_sinr_db, np.minimum(attainable(decibels), self.top_efficiency), 0.0)
+        smooth = np.minimum(attainable(decibels - self.loss_db), self.top_efficiency)
+        return np.where(decibels >= self.lowest_sinr_db, smooth, 0.0)
 
 
 def _efficiencies(rows: Rows) -> Floats:
@@ -136,5 +141,6 @@ TABLES = {
         ),
         _rows(qpsk="30 50 78 120 193 308 449 602", qam16="378 490 616", qam64="466 567 666 772"),
         1e-5,
+        margin_db=3.0,  # engineering default for 1e-5 instead of 0.1
     ),
 }

@@ -3,19 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from edge.slices.channel import Wander, interruptions, obstructions_db
+from edge.slices.channel import Interruptions, Wander, interruptions, obstructions_db
 from edge.slices.link import prb_sinr_db
 from edge.slices.pathloss import Bools, Floats
 from edge.slices.profile import Profile
 from fedslice.core.seeds import rng
 
 Indices = npt.NDArray[np.intp]
-_FIRST_HORIZON_S = 600.0
+_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +57,17 @@ class Terminals:
         self._power_dbm = np.array([k.power_dbm for k in kinds], np.float64)
         self._noise_figure_db = np.array([k.noise_figure_db for k in kinds], np.float64)
         # Where nobody moves it stays as it is, and all else of it would be worked out anew in every step.
-        self._still_db = None if self._speed_m_s.any() else self._loss_db(0.0, np.arange(count))
+        self._still_db = None if self.move else self._loss_db(0.0, np.arange(count))
 
     @property
     def changes(self) -> bool:
         """Return whether the channel of any terminal changes with time, but for outages."""
-        return self._profile.cell.dynamics.fading_db > 0 or bool(self._speed_m_s.any())
+        return self._profile.cell.dynamics.fading_db > 0 or self.move
+
+    @property
+    def move(self) -> bool:
+        """Return whether any terminal moves."""
+        return bool(self._speed_m_s.any())
 
     @property
     def step_s(self) -> float:
@@ -72,7 +78,7 @@ class Terminals:
         """Return how far terminals are at a moment: who moves goes to and fro between the nearest and the farthest spot."""
         start, place = self._start_m[who], self._profile.cell.place
         span = place.farthest_m - place.nearest_m
-        if span == 0.0 or not self._speed_m_s[who].any():
+        if span == 0.0 or not self.move:
             return start
         around = np.mod(start - place.nearest_m + self._speed_m_s[who] * at_s, 2.0 * span)
         return np.where(self._speed_m_s[who] > 0, place.nearest_m + np.minimum(around, 2.0 * span - around), start)
@@ -118,46 +124,58 @@ class Terminals:
         sigma_db = place.shadow_sigma_db(np.zeros(len(who), np.bool_))
         return np.hypot(dynamics.fading_db, np.where(self._speed_m_s[who] > 0, sigma_db, 0.0))
 
-    def availability(self) -> "Availability":
-        """Return when links are down: outages of all, and handovers of those that move."""
-        return Availability(self._profile, self._speed_m_s > 0, self._seed)
+    def availability(self, num_nodes: int) -> "Availability":
+        """Return when links are down: outages of all, and handovers of those that move. The first terminals are nodes."""
+        return Availability(self._profile, self._speed_m_s > 0, num_nodes, self._seed)
 
 
 class Availability:
-    """When the link of each terminal is up, drawn as far ahead as somebody asks."""
+    """When the link of each terminal is up. Each hour is drawn for itself, and begins with all links up."""
 
-    def __init__(self, profile: Profile, moving: Bools, seed: int) -> None:
-        """Draw the first interruptions.
+    def __init__(self, profile: Profile, moving: Bools, num_nodes: int, seed: int) -> None:
+        """Keep what is to be drawn.
 
         Args:
             profile: Says how often links go and for how long.
             moving: Which terminals have handovers.
+            num_nodes: How many of the terminals are nodes: others beside them change nothing for them.
             seed: The seed of the run.
         """
         self._dynamics, self._moving, self._seed = profile.cell.dynamics, moving, seed
-        self._horizon_s = 0.0
-        self._reach(_FIRST_HORIZON_S)
+        self._groups = {"node": num_nodes, "other": len(moving) - num_nodes}
+        self._hour = lru_cache(maxsize=2)(self._drawn)
 
-    def _reach(self, until_s: float) -> None:
-        """Draw further ahead. A generator begins anew, so what was drawn before comes again, and more."""
-        self._horizon_s = max(until_s, 2.0 * self._horizon_s)
-        count = len(self._moving)
-        outages = interruptions(self._dynamics.outage, count, self._horizon_s, rng(self._seed, "outage"))
-        self._edges = [outages.reshape(count, -1)]
-        if self._moving.any():
-            handovers = interruptions(self._dynamics.handover, count, self._horizon_s, rng(self._seed, "handover"))
-            self._edges.append(np.where(self._moving[:, None], handovers.reshape(count, -1), math.inf))
+    def _drawn(self, hour: int) -> list[Floats]:
+        """Return begins and ends by turns of all that happens in an hour, in s of it, for outages and for handovers."""
+        outages = self._rows("outage", self._dynamics.outage, hour)
+        if not self._moving.any():
+            return [outages]
+        handovers = self._rows("handover", self._dynamics.handover, hour)
+        return [outages, np.where(self._moving[:, None], handovers, math.inf)]
+
+    def _rows(self, name: str, kind: Interruptions, hour: int) -> Floats:
+        drawn = [
+            interruptions(kind, count, _HOUR_S, rng(self._seed, name, group, hour)).reshape(count, -1)
+            for group, count in self._groups.items()
+            if count
+        ]
+        widest = max((rows.shape[1] for rows in drawn), default=0)
+        padded = [np.pad(rows, ((0, 0), (0, widest - rows.shape[1])), constant_values=math.inf) for rows in drawn]
+        return np.concatenate(padded) if padded else np.empty((0, 0))
 
     def at(self, at_s: npt.ArrayLike, who: Indices) -> tuple[Bools, Floats]:
-        """Return which terminals' links are up at a moment, or each at its own, and when each next changes."""
+        """Return which terminals' links are up at a moment, or each at its own, and when each may next change."""
         moments = np.broadcast_to(np.asarray(at_s, np.float64), who.shape)
-        while (latest_s := float(moments.max(initial=0.0))) >= self._horizon_s:
-            self._reach(latest_s + 1.0)
-        up, change_s = np.ones(len(who), np.bool_), np.full(len(who), math.inf)
-        for edges in self._edges:  # begin and end by turns
-            rows = zip(who.tolist(), moments.tolist(), strict=True)
-            passed = np.array([edges[node].searchsorted(moment, side="right") for node, moment in rows], np.intp)
-            up &= passed % 2 == 0
-            beyond = np.minimum(passed, edges.shape[1] - 1)
-            change_s = np.minimum(change_s, np.where(passed < edges.shape[1], edges[who, beyond], math.inf))
+        hours = np.floor(moments / _HOUR_S)
+        up, change_s = np.ones(len(who), np.bool_), (hours + 1.0) * _HOUR_S
+        for hour in np.unique(hours).tolist():
+            here = np.flatnonzero(hours == hour)
+            begin_s = hour * _HOUR_S
+            for edges in self._hour(int(hour)):
+                rows = zip(who[here].tolist(), (moments[here] - begin_s).tolist(), strict=True)
+                passed = np.array([edges[node].searchsorted(moment, side="right") for node, moment in rows], np.intp)
+                up[here] &= passed % 2 == 0
+                following = edges[who[here], np.minimum(passed, edges.shape[1] - 1)]
+                following = np.where(passed < edges.shape[1], following, math.inf)
+                change_s[here] = np.minimum(change_s[here], begin_s + following)
         return up, change_s

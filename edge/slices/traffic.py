@@ -5,16 +5,14 @@ It goes from event to event: somebody ends a part, a link goes or comes back, th
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from edge.slices.demand import Demand, Traffic, Use, Users
 from edge.slices.lane import Lane, Steering
 from edge.slices.pathloss import Bools, Floats
-from edge.slices.profile import WAYS, Direction
-from edge.slices.terminals import Availability, Indices, Terminals
+from edge.slices.profile import WAYS
 from edge.slices.uplink import Grant, Slicing, Uplink
-from fedslice.core.records import NodeId
 
 # After this a node is taken for lost: nobody waits longer for a link that does not come back.
 LOST_S = 7 * 86_400.0
@@ -23,82 +21,28 @@ _DOWN, _COMPUTE, _UP, _DONE = range(4)
 _UPLINK = 1  # the second lane
 _INSTANT_S = 1e-9  # what is nearer than this is at once: sums round
 # In a large cohort one end more or less changes little for the others: those within a fiftieth of the time that has
-# passed, at least 20 ms, are taken together. Each still ends when it ends; others hear of it later.
-_LARGE = 64
+# passed, at least a millisecond, are taken together. Each still ends when it ends; others hear of it later.
+_LARGE, _GRAIN_S = 64, 1e-3
 _LONG_S = 3600.0  # and so they are in any cohort later than this, or a lost node would keep it busy with links that go and come
 _SLACK = 1e-6  # of a rate, that rounding may take
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """What a node does in an exchange: it loads, computes for so many seconds, and sends."""
-
-    node: NodeId
-    bytes_down: int
-    compute_s: float
-    bytes_up: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Users:
-    """Who uses the cell: the cohort first, then the background. Arrays have an entry a user.
-
-    Attributes:
-        terminals: The channel of all terminals.
-        availability: When their links are down.
-        who: The terminal of each user.
-        slices: The index of the slice of each.
-        delays_s: How long a bit takes in each slice down and up, however few there are.
-        names: The slices.
-    """
-
-    terminals: Terminals
-    availability: Availability
-    who: Indices
-    slices: Indices
-    delays_s: tuple[Floats, Floats]
-    names: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class Use:
-    """What a direction carried, from event to event."""
-
-    until_s: list[float] = field(default_factory=lambda: [0.0])
-    prbs: list[Floats] = field(default_factory=list)  # of the cohort by slice, then of the background by slice
-    background_bits: float = 0.0
-    due_s: float = 0.0  # users of GBR slices times the seconds in which their channel bore the rate
-    short_s: float = 0.0  # of these, those in which they had less
-
-
-@dataclass(slots=True)
-class Traffic:
-    """What came of an exchange. Arrays have an entry a member of the cohort; times in s; inf for a node that was lost."""
-
-    nodes: tuple[NodeId, ...]
-    download_s: Floats
-    compute_s: Floats
-    upload_s: Floats
-    sinr_db: dict[Direction, Floats]  # of one PRB, in the mean of the transfer
-    use: dict[Direction, Use]
-    start: Uplink
-    grants: int = 0
-    limits: list[str] = field(default_factory=list)
 
 
 class Exchange:
     """One exchange, while it runs."""
 
-    def __init__(self, users: Users, lanes: tuple[Lane, Lane], demands: Sequence[Demand], at_s: float) -> None:
+    def __init__(
+        self, users: Users, lanes: tuple[Lane, Lane], medians: tuple[Lane, Lane], demands: Sequence[Demand], at_s: float
+    ) -> None:
         """Begin at a moment of the virtual clock.
 
         Args:
             users: Who uses the cell.
             lanes: Its two directions, down and up.
+            medians: The same once more, for the channel without fading.
             demands: One for each member of the cohort, in the order of the users.
             at_s: The moment.
         """
-        self._users, self._lanes, self._at_s = users, lanes, at_s
+        self._users, self._lanes, self._medians, self._at_s = users, lanes, medians, at_s
         self._demands, self._num = demands, len(demands)
         count = self._num
         self._compute_s = np.array([d.compute_s for d in demands], np.float64)
@@ -126,16 +70,16 @@ class Exchange:
 
     def run(self, slicing: Slicing | None) -> Traffic:
         """Let it run to its end; a slicing policy, if there is one, steers the uplink."""
-        self._hear(faded=False)
-        start = self._uplink()  # at the median channel: what bounds the whole must not hang on the fading of one moment
         self._hear()
-        next_step_s = self._step_s()
+        start, next_step_s = self._uplink(self._medians), self._step_s()
         while (self._stage != _DONE).any() and self._now_s < LOST_S:
             grant_s = math.inf
             if slicing and self._can_send().any():
-                if self._now_s >= self._granted_s + slicing.period_s:
+                # In a long exchange little changes within a period.
+                period_s = max(slicing.period_s, _COARSENESS * self._now_s)
+                if self._now_s >= self._granted_s + period_s:
                     self._steer(slicing)
-                grant_s = self._granted_s + slicing.period_s
+                grant_s = self._granted_s + period_s
             for way, changed in enumerate(self._changed):
                 if changed:
                     self._active[way] = self._using(way)
@@ -152,12 +96,15 @@ class Exchange:
         terminals = self._users.terminals
         return max(terminals.step_s, _COARSENESS * self._now_s) if terminals.changes else math.inf
 
-    def _hear(self, *, faded: bool = True) -> None:
-        """Take the channel of all who still have to use it."""
+    def _hear(self) -> None:
+        """Take the channel of all who still have to use it; the median one only if it can have changed."""
         of = np.flatnonzero(np.concatenate([self._stage != _DONE, self._others]))
-        channel = self._users.terminals.sinr_db(self._at_s + self._now_s, self._users.who[of], faded=faded)
-        for lane, sinr_db in zip(self._lanes, channel, strict=True):
+        at_s, who, terminals = self._at_s + self._now_s, self._users.who[of], self._users.terminals
+        for lane, sinr_db in zip(self._lanes, terminals.sinr_db(at_s, who), strict=True):
             lane.hear(sinr_db, of)
+        if self._now_s == 0.0 or terminals.move:
+            for lane, sinr_db in zip(self._medians, terminals.sinr_db(at_s, who, faded=False), strict=True):
+                lane.hear(sinr_db, of)
         self._changed = [True, True]
 
     def _can_send(self) -> Bools:
@@ -180,7 +127,7 @@ class Exchange:
         link_s = self._change_s - self._at_s
         event_s = min(float(self._ready_s.min()), float(link_s.min()), self._now_s + float(needs_s.min()))
         coarse = self._num > _LARGE or self._now_s > _LONG_S
-        next_s = min(until_s, max(event_s, self._now_s + _COARSENESS * max(self._now_s, 1.0)) if coarse else event_s, LOST_S)
+        next_s = min(until_s, max(event_s, self._now_s + max(_COARSENESS * self._now_s, _GRAIN_S)) if coarse else event_s, LOST_S)
         step_s, ends_s = next_s - self._now_s, self._now_s + needs_s
         self._account(moving, step_s)
         self._left -= rate * step_s
@@ -232,7 +179,7 @@ class Exchange:
             self._heard_db[way] += seconds * lane.sinr_db[: self._num]
 
     def _steer(self, slicing: Slicing) -> None:
-        before, self._grant = self._grant, slicing.grant(self._uplink(), self._grant)
+        before, self._grant = self._grant, slicing.grant(self._uplink(self._lanes), self._grant)
         self._granted_s = self._now_s
         if before is not None and self._grant.floor_prbs is before.floor_prbs:
             return  # the policy stays with what it had
@@ -243,27 +190,28 @@ class Exchange:
             self._steering = None  # released: the slices' own ratios rule again
             self._changed[_UPLINK] = True
             return
+        kept = self._lanes[_UPLINK].kept(self._num, self._up)
         self._steering = Steering(
-            floor_prbs=np.concatenate([self._grant.floor_prbs, np.zeros(len(self._others))]),
+            floor_prbs=np.concatenate([self._grant.floor_prbs, kept[self._num :]]),
             ceiling_prbs=np.concatenate([self._grant.ceiling_prbs, np.full(len(self._others), math.inf)]),
             slices=self._own_slices,
         )
         self._changed[_UPLINK] = True
 
-    def _uplink(self) -> Uplink:
-        """Return what a slicing policy sees. It stays as it is, whatever the lanes hear later."""
-        lane, users, own = self._lanes[_UPLINK], self._users, slice(0, self._num)
-        held = lane.held(self._num, self._own_slices)
+    def _uplink(self, promised: Sequence[Lane]) -> Uplink:
+        """Return what a slicing policy sees: the median channel, and what the others are promised by the given lanes.
+
+        Fading passes sooner than what is to be sent: to follow it would give most to those who have it worst just now.
+        """
+        lane, users, own = self._medians[_UPLINK], self._users, slice(0, self._num)
         bits = np.where(self._stage == _UP, self._left, self._up_bits)
-        # Fading passes sooner than what is to be sent: to follow it would give most to those who have it worst just now.
-        median_db = users.terminals.sinr_db(self._at_s + self._now_s, users.who[own], faded=False)[1]
         return Uplink(
             now_s=self._now_s,
             nodes=tuple(d.node for d in self._demands),
             release_s=self._release_s(),
             delay_s=self._delays_s[1],
             bits=np.where(self._stage == _DONE, 0.0, bits),
-            sinr_db=median_db,
+            sinr_db=lane.sinr_db[own].copy(),
             most_prbs=lane.most_prbs[own].copy(),
             slice=users.slices[own],
             names=users.names,
@@ -271,13 +219,12 @@ class Exchange:
             total_prbs=lane.total_prbs,
             dedicated=lane.policy.dedicated,
             maximum=lane.policy.maximum,
-            held=held,
+            held=lane.by_slice(promised[_UPLINK].kept(self._num, self._up)),
         )
 
     def _release_s(self) -> Floats:
         """Return when each member can begin to send: as soon as it can for those that are still loading."""
-        lane, own = self._lanes[0], slice(0, self._num)
-        alone = lane.alone_bps()[own]
+        alone = self._medians[0].alone_bps()[: self._num]
         with np.errstate(divide="ignore", invalid="ignore"):
             loaded_s = self._now_s + np.where(self._left > 0.0, self._left / alone, 0.0) + self._delays_s[0] + self._compute_s
         begun = np.where(self._stage == _COMPUTE, self._ready_s, self._ended_s[1])

@@ -10,8 +10,9 @@ from fedslice.core.config import Table
 class FederationConfig(Table):
     """What the run is called, how long it is, and when a round ends and counts.
 
-    A round ends when the share `close_at` of its cohort has answered, at the latest at its deadline; without one the
-    coordinator waits. With fewer than `quorum` good updates it is void.
+    A round ends when the share `close_at` of its cohort is expected to have answered, at the latest at its deadline;
+    without one the coordinator waits, but for who would take more than a week. With fewer than `quorum` good updates it
+    is void.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] = "federation"

@@ -54,7 +54,7 @@ class RoundRecord:
     """One line of `rounds.jsonl`. All but `wall_s` is the same whenever the run is repeated.
 
     `round_s` is how long the round's exchange took on the virtual clock, and `bound_s` is T*, the least time that any
-    sharing of the radio could have taken at the mean channel. Either is None where it is not known.
+    sharing of the radio could have taken at the median channel of its start. Either is None where it is not known.
     """
 
     round: int

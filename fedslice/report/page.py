@@ -188,7 +188,7 @@ def _bound_words(runs: Sequence[Run]) -> str:
     took = ", ".join(f"{ratio:.2f} times T*" + (f" in {label}" if len(runs) > 1 else "") for label, ratio in ratios.items())
     together = radio_measures.rounds_a_point(runs)
     means = f" Each point is the mean of {together} rounds." if together > 1 else ""
-    what = "Dashed: T*, the least that any sharing of the radio could take at the mean channel."
+    what = "Dashed: T*, the least that any sharing of the radio could take at the median channel of the round's start."
     return f"{what} The median round took {took}.{means}"
 
 
