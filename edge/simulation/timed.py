@@ -19,15 +19,15 @@ LATE = "late: the reply came after the deadline"
 CLOSED = "late: the reply came after the round had closed at {num} of {total}"
 LOST = "lost: the node would have taken more than a week"
 _PATIENCE_S = 3600.0  # on the wall's clock, as in Flower's own Strategy.start; a deadline is on the virtual one
-_SHORT_REPLY_BYTES = 1000  # of whatever is not trained; nobody's clock runs on it
 
 
 class TimedGrid(GridWrapper):
-    """Times every exchange by the slice model, so that durations and deadlines are the same on any grid.
+    """Times training by the slice model, so that durations and deadlines are the same on any grid.
 
-    Each send-and-receive is one phase. Its transfers share the cell, so all of it is timed before it begins, from what
-    is known then: what is sent, how much each node says that it computes, and that an update is as large as the node's
-    last one or, at first, as the model. The clock then moves to the last arrival, or to the moment that closed the phase.
+    What is asked beside it, such as who is there, takes no time. Each send-and-receive is one phase. Its transfers share
+    the cell, so all of it is timed before it begins, from what is known then: what is sent, how much each node says that
+    it computes, and that an update is as large as the node's last one or, at first, as the model. The clock then moves to
+    the last arrival, or to the moment that closed the phase.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TimedGrid(GridWrapper):
         instructions = {message.metadata.dst_node_id: message for message in messages}
         self.phase = Phase(from_s=self.clock.now_s)
         planned = self._plan(list(instructions.values()))
-        closed_s, reason = self._closing(instructions, planned, timeout)
+        closed_s, reason = self._closing(planned, timeout)
         waiting = set(instructions)
         try:
             for reply in self.inner.send_and_receive(list(instructions.values()), timeout=_PATIENCE_S):
@@ -127,47 +127,39 @@ class TimedGrid(GridWrapper):
         return {"from_s": self.phase.from_s, **fields, "latency_ms": self._latency_ms}
 
     def _plan(self, instructions: Sequence[Message]) -> dict[NodeId, Timing]:
-        """Return what each node's part will take, by what is known before it begins."""
+        """Return what each node's part in training will take, by what is known before it begins."""
         sizes: dict[int, int] = {}
         demands = []
         for instruction in instructions:
             node = self._names.get(instruction.metadata.dst_node_id)
-            if node is None or node >= len(self._nodes):
+            if node is None or node >= len(self._nodes) or not _trains(instruction):
                 continue
             # The cohort shares one content: it is measured once.
             if (key := id(instruction.content)) not in sizes:
                 sizes[key] = content_bytes(instruction.content)
-            trains = instruction.metadata.message_type.startswith("train")
             demands.append(
                 Demand(
                     node=node,
                     bytes_down=sizes[key],
-                    compute_s=self._work(node) / self._nodes[node].examples_per_s if trains else 0.0,
-                    bytes_up=self._update_bytes.get(node, sizes[key]) if trains else _SHORT_REPLY_BYTES,
+                    compute_s=self._work(node) / self._nodes[node].examples_per_s,
+                    bytes_up=self._update_bytes.get(node, sizes[key]),
                 )
             )
         if not demands:
             return {}
         demands.sort(key=lambda demand: demand.node)  # sums must not depend on the order of instructions
-        trained = any(m.metadata.message_type.startswith("train") for m in instructions)
-        traffic = self.phase.traffic = self._network.carry(demands, self.clock.now_s, self._slicing if trained else None)
+        traffic = self.phase.traffic = self._network.carry(demands, self.clock.now_s, self._slicing)
+        self.phase.num_awaited = math.ceil(self._close_at * len(demands) - 1e-9)  # 0.55 of 20 is 11, whatever it rounds to
         parts = zip(demands, traffic.download_s.tolist(), traffic.compute_s.tolist(), traffic.upload_s.tolist(), strict=True)
-        timings = {
+        return {
             demand.node: Timing(download_s=down, compute_s=compute, upload_s=up, bytes_down=demand.bytes_down)
             for demand, down, compute, up in parts
         }
-        # Nobody's clock runs on what is not training: a node out of reach must not keep others from beginning.
-        return timings if trained else {node: timing for node, timing in timings.items() if math.isfinite(timing.total_s)}
 
-    def _closing(
-        self, instructions: Mapping[int, Message], planned: Mapping[NodeId, Timing], timeout: float | None
-    ) -> tuple[float, str]:
+    def _closing(self, planned: Mapping[NodeId, Timing], timeout: float | None) -> tuple[float, str]:
         """Return when the phase closes, in s after it began, and what is said to those that come later."""
-        deadline_s = math.inf if timeout is None else timeout
-        reason = LOST if timeout is None else LATE
-        trains = any(m.metadata.message_type.startswith("train") for m in instructions.values())
-        share = self._close_at if trains else 1.0
-        num = self.phase.num_awaited = math.ceil(share * len(planned) - 1e-9)  # 0.55 of 20 is 11, whatever it rounds to
+        deadline_s, reason = (math.inf, LOST) if timeout is None else (timeout, LATE)
+        num = self.phase.num_awaited
         if 0 < num < len(planned):
             enough_s = sorted(t.total_s for t in planned.values())[num - 1]
             if enough_s < deadline_s:
@@ -182,12 +174,15 @@ class TimedGrid(GridWrapper):
         part, compute_s, upload_s, bytes_up = planned[node], 0.0, 0.0, 0
         if not reply.has_error():
             compute_s, upload_s, bytes_up = part.compute_s, part.upload_s, content_bytes(reply.content)
-            if instruction.metadata.message_type.startswith("train"):
-                self._update_bytes[node] = bytes_up
+            self._update_bytes[node] = bytes_up
         total_s = part.download_s + compute_s + upload_s
         late = total_s > closed_s or math.isinf(total_s)
         self.phase.timings[node] = replace(part, compute_s=compute_s, upload_s=upload_s, bytes_up=bytes_up, late=late)
         return late
+
+
+def _trains(instruction: Message) -> bool:
+    return instruction.metadata.message_type.startswith("train")
 
 
 def _sender(reply: Message, instructions: Mapping[int, Message]) -> int | None:
