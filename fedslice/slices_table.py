@@ -59,11 +59,11 @@ def _ratios(rows: list[dict[str, Any]]) -> Table:
 
 
 def _terminals(what: str, rows: list[dict[str, Any]]) -> Table:
-    heads = ("m", "SINR down", "up", "alone down", "all", "alone up", "all")
+    heads = ("m", "SINR down", "up", "CQI", "alone down", "all", "alone up", "all")
     table = Table(Column(what, justify="right"), "slice", *_right(*heads), "GFBR", box=None, pad_edge=False)
     for row in rows[:_MOST_ROWS]:
         rates = [_rate(row[key]) for key in ("alone_down_bps", "together_down_bps", "alone_up_bps", "together_up_bps")]
-        sinr = [f"{row['sinr_down_db']:.1f} dB", f"{row['sinr_up_db']:.1f} dB"]
+        sinr = [f"{row['sinr_down_db']:.0f} dB", f"{row['sinr_up_db']:.0f} dB", str(row["cqi"])]
         promised = "yes" if row["guaranteed"] else "no" if row["reason"] else ""
         table.add_row(str(row["node"]), row["slice"], f"{row['distance_m']:.0f}", *sinr, *rates, promised)
     if len(rows) > _MOST_ROWS:

@@ -51,7 +51,7 @@ def run_round(number: int, model: Model, strategy: Parts, grid: TimedGrid) -> tu
         evaluate=evaluated,
         void=new_model is None,
         round_s=phase.duration_s,
-        bound_s=bound_s(phase.traffic.start, phase.num_awaited) if phase.traffic and phase.complete else None,
+        bound_s=bound_s(phase.traffic.start, phase.num_awaited) if phase.traffic and grid.bounded else None,
     )
     return new_model or model, record
 

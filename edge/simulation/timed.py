@@ -99,8 +99,9 @@ class TimedGrid(GridWrapper):
         for node, timing in phase.timings.items():
             profile, left_s, parts = self._nodes[node], phase.duration_s, []
             for part_s in (timing.download_s, timing.compute_s, timing.upload_s):
-                parts.append(min(part_s, left_s))
-                left_s -= parts[-1]
+                # Who was in time ended all: what is left of a long phase is rounded more coarsely than its parts.
+                parts.append(min(part_s, left_s) if timing.late else part_s)
+                left_s = max(left_s - parts[-1], 0.0)
             download_s, compute_s, upload_s = parts
             sent = upload_s / timing.upload_s if timing.upload_s > 0.0 else 1.0
             phase.timings[node] = replace(
@@ -112,6 +113,15 @@ class TimedGrid(GridWrapper):
                 # Who waits, for the model or for the others, idles.
                 joules=(download_s + left_s) * profile.idle_w + compute_s * profile.compute_w + upload_s * profile.transmit_w,
             )
+
+    @property
+    def bounded(self) -> bool:
+        """Return whether the last phase's length can be held against the least possible one.
+
+        Not so if a deadline closed it or somebody was lost or failed; nor if the scheduler gains from fading.
+        """
+        even = self._network.config.cell.scheduler == "round_robin"
+        return even and self.phase.traffic is not None and self.phase.complete
 
     def radio(self) -> dict[str, Any]:
         """Return the fields of the last phase's `radio` event; none if nobody was reached over the cell."""

@@ -51,7 +51,8 @@ class Lane:
             maximum=np.array([s.rrm.max * percent for s in sides]),
             weight=np.array([one.weight for one in profile.slices]),
         )
-        self._proportional_fair = cell.scheduler == "proportional_fair"
+        # Who schedules by the channel gains from its fading, where there is some.
+        self._gains = cell.scheduler == "proportional_fair" and cell.dynamics.fading_db > 0
         self._slices, self._weight = slices, weight
         self._members = [np.flatnonzero(slices == index) for index in range(len(sides))]
         most_bps = np.array([min(s.mfbr_bps, s.ue_ambr_bps, s.slice_mbr_bps) for s in sides])
@@ -110,11 +111,11 @@ class Lane:
             at = members[active[members]]
             if len(at):
                 prbs[at] = share_among_users(part, most[at], [floor[at] for floor in promises], self._weight[at])
-        rate_bps = self._channel.rate_bps(prbs)
-        if self._proportional_fair:
-            users = np.bincount(self._slices, active, len(self.links))[self._slices]
-            rate_bps = np.minimum(rate_bps * proportional_fair_gain(users, self.sinr_db), self._limit_bps)
-        return prbs, rate_bps
+        if not self._gains:
+            return prbs, self._channel.rate_bps(prbs)
+        users = self.by_slice(active.astype(np.float64))[self._slices]
+        gain = proportional_fair_gain(users, self._channel.stream_db(prbs))
+        return prbs, np.minimum(self._channel.rate_bps(prbs, gain), self._limit_bps)
 
     def by_slice(self, prbs: Floats) -> Floats:
         """Return the sums of users' PRBs by slice."""

@@ -93,17 +93,27 @@ class Channel:
             stream_bps=bps,
         )
 
-    def rate_bps(self, prbs: Floats | float) -> Floats:
+    def rate_bps(self, prbs: Floats | float, gain: Floats | float = 1.0) -> Floats:
         """Return the rate in bit/s in a number of PRBs, of which a fraction is a share of the slots.
 
-        It is never less in more of them, and concave.
+        It is never less in more of them, and concave. A `gain` multiplies what the channel bears, up to the best MCS.
         """
-        # Below one PRB an uplink still fills a whole one, only in fewer slots.
-        sharing = np.maximum(prbs, 1.0) if self.power_limited else 1.0
-        streams = np.minimum(sharing * self.layers, self.most_streams)
-        attained = SHANNON_SHARE * np.log2(1.0 + self.power / np.maximum(streams, 1.0))
+        sharing, streams = self._streams(prbs)
+        attained = SHANNON_SHARE * np.log2(1.0 + self.power / np.maximum(streams, 1.0)) * gain
         rate: Floats = prbs / sharing * streams * np.minimum(attained, self.top_efficiency) * self.stream_bps
         return rate
+
+    def stream_db(self, prbs: Floats | float) -> Floats:
+        """Return the SINR in dB of one stream in a number of PRBs: what is left of the power when it is split."""
+        with np.errstate(divide="ignore"):
+            left: Floats = 10.0 * np.log10(self.power / np.maximum(self._streams(prbs)[1], 1.0))
+        return left
+
+    def _streams(self, prbs: Floats | float) -> tuple[Floats | float, Floats]:
+        """Return over how many PRBs and streams the power is split."""
+        # Below one PRB an uplink still fills a whole one, only in fewer slots.
+        sharing = np.maximum(prbs, 1.0) if self.power_limited else 1.0
+        return sharing, np.minimum(sharing * self.layers, self.most_streams)
 
     def useful_prbs(self) -> Floats:
         """Return the PRBs over which the power still reaches the first MCS: more are left unused, as a scheduler would."""

@@ -17,7 +17,7 @@ from edge.slices.profile import WAYS, Direction, Profile, SliceProfile
 from edge.slices.terminals import Spot, Terminals
 from edge.slices.traffic import Exchange
 from edge.slices.uplink import Slicing
-from fedslice.core.config import Table, load, located
+from fedslice.core.config import Table, load, located, validate
 from fedslice.core.errors import UsageError
 from fedslice.core.records import NodeId
 
@@ -71,12 +71,14 @@ _SHIPPED, _DEFAULT_PROFILE = "configs/slices", "factory-n78-40"
 
 def _profile(name: str) -> dict[str, Any]:
     """Return the tables of a shipped profile, by its name, or of a file."""
-    path = located(name if name.endswith(".toml") else f"{_SHIPPED}/{name}.toml")
+    path = located(name if name.endswith(".toml") or "/" in name else f"{_SHIPPED}/{name}.toml")
     if not path.is_file():
         known = sorted(file.stem for file in located(f"{_SHIPPED}/{_DEFAULT_PROFILE}.toml").parent.glob("*.toml"))
         hint = f"shipped are {', '.join(known)}; a file of your own ends in .toml"
         raise UsageError(f"network.profile = {name!r}: there is no file {path}; {hint}")
-    return load(path)
+    tables = load(path)
+    validate(Profile, tables, str(path))  # what is wrong in the file is said of the file
+    return tables
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,8 @@ WAYS: tuple[Direction, Direction] = ("down", "up")
 Percent = Annotated[int, Field(ge=0, le=100)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=True)]  # bit/s; inf is no limit
-PowerDbm = Annotated[float, Field(ge=-30, le=80)]
-GainDb = Annotated[float, Field(ge=-20, le=60)]
+PowerDbm = Annotated[float, Field(ge=-200, le=80)]
+GainDb = Annotated[float, Field(ge=-100, le=60)]
 Count = Annotated[int, Field(ge=1)]
 NO_SD = "FFFFFF"
 _INFINITE = float("inf")

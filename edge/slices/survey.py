@@ -58,6 +58,7 @@ def _terminal_rows(network: Network, first: int, beyond: int) -> list[dict[str, 
     who = np.arange(first, beyond)
     distance_m = network.terminals.distance_m(0.0, who).tolist()
     down_db, up_db = (row.tolist() for row in network.terminals.sinr_db(0.0, who, faded=False))
+    tables = [network.config.link(network.slice_of(terminal), "down").table for terminal in who.tolist()]
     return [
         {
             "node": terminal,
@@ -65,6 +66,7 @@ def _terminal_rows(network: Network, first: int, beyond: int) -> list[dict[str, 
             "distance_m": distance_m[at],
             "sinr_down_db": down_db[at],
             "sinr_up_db": up_db[at],
+            "cqi": int(tables[at].cqi(down_db[at])),
             "alone_down_bps": float(network.alone_bps["down"][terminal]),
             "alone_up_bps": float(network.alone_bps["up"][terminal]),
             "together_down_bps": float(network.together_bps["down"][terminal]),

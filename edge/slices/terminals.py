@@ -146,7 +146,10 @@ class Availability:
         self._hour = lru_cache(maxsize=2)(self._drawn)
 
     def _drawn(self, hour: int) -> list[Floats]:
-        """Return begins and ends by turns of all that happens in an hour, in s of it, for outages and for handovers."""
+        """Return begins and ends by turns of all that happens in an hour, for outages and for handovers.
+
+        They are moments as `at` tells them: who asks there must find the change done, however sums round.
+        """
         outages = self._rows("outage", self._dynamics.outage, hour)
         if not self._moving.any():
             return [outages]
@@ -161,7 +164,7 @@ class Availability:
         ]
         widest = max((rows.shape[1] for rows in drawn), default=0)
         padded = [np.pad(rows, ((0, 0), (0, widest - rows.shape[1])), constant_values=math.inf) for rows in drawn]
-        return np.concatenate(padded) if padded else np.empty((0, 0))
+        return hour * _HOUR_S + np.concatenate(padded) if padded else np.empty((0, 0))
 
     def at(self, at_s: npt.ArrayLike, who: Indices) -> tuple[Bools, Floats]:
         """Return which terminals' links are up at a moment, or each at its own, and when each may next change."""
@@ -170,12 +173,11 @@ class Availability:
         up, change_s = np.ones(len(who), np.bool_), (hours + 1.0) * _HOUR_S
         for hour in np.unique(hours).tolist():
             here = np.flatnonzero(hours == hour)
-            begin_s = hour * _HOUR_S
             for edges in self._hour(int(hour)):
-                rows = zip(who[here].tolist(), (moments[here] - begin_s).tolist(), strict=True)
+                rows = zip(who[here].tolist(), moments[here].tolist(), strict=True)
                 passed = np.array([edges[node].searchsorted(moment, side="right") for node, moment in rows], np.intp)
                 up[here] &= passed % 2 == 0
                 following = edges[who[here], np.minimum(passed, edges.shape[1] - 1)]
                 following = np.where(passed < edges.shape[1], following, math.inf)
-                change_s[here] = np.minimum(change_s[here], begin_s + following)
+                change_s[here] = np.minimum(change_s[here], following)
         return up, change_s

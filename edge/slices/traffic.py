@@ -59,8 +59,7 @@ class Exchange:
         self._up, self._change_s = users.availability.at(at_s, users.who)
         self._use: tuple[Use, Use] = (Use(), Use())
         self._grant: Grant | None = None
-        self._steering: Steering | None = None
-        self._granted_s, self._grants = -math.inf, 0
+        self._due_s, self._grants = -math.inf, 0  # when a policy is asked again
         self._limits: list[str] = []
         self._now_s = 0.0
         self._changed = [True, True]
@@ -75,15 +74,13 @@ class Exchange:
         while (self._stage != _DONE).any() and self._now_s < LOST_S:
             grant_s = math.inf
             if slicing and self._can_send().any():
-                # In a long exchange little changes within a period.
-                period_s = max(slicing.period_s, _COARSENESS * self._now_s)
-                if self._now_s >= self._granted_s + period_s:
+                if self._now_s >= self._due_s:
                     self._steer(slicing)
-                grant_s = self._granted_s + period_s
+                grant_s = self._due_s
             for way, changed in enumerate(self._changed):
                 if changed:
                     self._active[way] = self._using(way)
-                    self._shared[way] = self._lanes[way].share(self._active[way], self._steering if way == _UPLINK else None)
+                    self._shared[way] = self._lanes[way].share(self._active[way], self._steering() if way == _UPLINK else None)
             self._changed = [False, False]
             self._advance(min(next_step_s, grant_s))
             if self._now_s >= next_step_s:
@@ -180,23 +177,25 @@ class Exchange:
 
     def _steer(self, slicing: Slicing) -> None:
         before, self._grant = self._grant, slicing.grant(self._uplink(self._lanes), self._grant)
-        self._granted_s = self._now_s
+        # In a long exchange little changes within a period.
+        self._due_s = self._now_s + max(slicing.period_s, _COARSENESS * self._now_s)
         if before is not None and self._grant.floor_prbs is before.floor_prbs:
             return  # the policy stays with what it had
         self._grants += 1
         if self._grant.limit and self._grant.limit not in self._limits:
             self._limits.append(self._grant.limit)
-        if not self._grant.floor_prbs.any() and np.isinf(self._grant.ceiling_prbs).all():
-            self._steering = None  # released: the slices' own ratios rule again
-            self._changed[_UPLINK] = True
-            return
+        self._changed[_UPLINK] = True
+
+    def _steering(self) -> Steering | None:
+        """Return what holds now: what the cohort was granted, and what others keep by their links and channels of now."""
+        if self._grant is None or not (self._grant.floor_prbs.any() or np.isfinite(self._grant.ceiling_prbs).any()):
+            return None  # released: the slices' own ratios rule
         kept = self._lanes[_UPLINK].kept(self._num, self._up)
-        self._steering = Steering(
+        return Steering(
             floor_prbs=np.concatenate([self._grant.floor_prbs, kept[self._num :]]),
             ceiling_prbs=np.concatenate([self._grant.ceiling_prbs, np.full(len(self._others), math.inf)]),
             slices=self._own_slices,
         )
-        self._changed[_UPLINK] = True
 
     def _uplink(self, promised: Sequence[Lane]) -> Uplink:
         """Return what a slicing policy sees: the median channel, and what the others are promised by the given lanes.

@@ -94,7 +94,7 @@ def test_a_terminal_out_of_reach_is_carried_without_its_guarantee() -> None:
     assert [(o.admitted, o.guaranteed, o.prbs_down) for o in found[1:]] == [(True, False, 0.0)] * 3
     assert [o.reason for o in found[1:]] == [
         "down: no number of PRBs reaches 5.34e+06 bit/s at -20.0 dB; a terminal may have 25.5",
-        "down: it takes 27.0 PRBs to reach 5.34e+06 bit/s at 2.0 dB; a terminal may have 25.5",
+        "down: it takes 29.2 PRBs to reach 5.34e+06 bit/s at 2.0 dB; a terminal may have 25.5",
         "up: no number of PRBs reaches 1.78e+06 bit/s at -3.5 dB; a terminal may have 25.5",
     ]
     assert counters(profile, [near(0)] * 3 + [near(1)], found)[0].not_guaranteed == 2

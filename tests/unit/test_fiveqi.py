@@ -48,7 +48,6 @@ def test_a_row_is_as_printed(printed: list[str]) -> None:
     burst = None if printed[5] == "-" else int(printed[5])
     assert found == [int(printed[0]), printed[1], int(printed[2]), int(printed[3]), float(printed[4]), burst]
     assert row.guaranteed == (printed[1] != "Non-GBR")
-    assert row.averaging_window_ms == (2000 if row.guaranteed else None)
 
 
 def test_the_table_has_no_other_rows_and_cannot_be_changed() -> None:
