@@ -32,7 +32,7 @@ def run_round(number: int, model: Model, strategy: Parts, grid: TimedGrid) -> tu
     cohort, instructions = open_round(number, model, strategy, grid)
     replies = grid.send_and_receive(instructions, timeout=strategy.deadline_s)
     new_model, ledger = close_round(number, model, strategy, cohort, replies)
-    phase, ended_s = grid.phase, grid.clock.now_s
+    phase, ended_s, bounded = grid.phase, grid.clock.now_s, grid.bounded  # the next exchange has others
     strategy.tell("timings", round=number, nodes=phase.rows())
     strategy.tell("radio", round=number, **grid.radio())
     evaluated = evaluate(number, new_model or model, strategy, grid) if strategy.is_due(number) else {}
@@ -51,7 +51,7 @@ def run_round(number: int, model: Model, strategy: Parts, grid: TimedGrid) -> tu
         evaluate=evaluated,
         void=new_model is None,
         round_s=phase.duration_s,
-        bound_s=bound_s(phase.traffic.start, phase.num_awaited) if phase.traffic and grid.bounded else None,
+        bound_s=bound_s(phase.traffic.start, phase.num_awaited) if phase.traffic and bounded else None,
     )
     return new_model or model, record
 
