@@ -29,10 +29,11 @@ def slices_tables(found: dict[str, Any]) -> Iterator[RenderableType]:
     if found["background"]:
         yield ""
         yield _terminals("other", found["background"])
-    for row in (*found["nodes"], *found["background"]):
+    for row in found["nodes"]:
         if not (row["alone_down_bps"] and row["alone_up_bps"]):
             yield f"node {row['node']}: out of reach, its channel bears no MCS"
-        elif row["reason"]:
+    for row in (*found["nodes"], *found["background"]):
+        if row["reason"]:
             yield f"node {row['node']}: its rate is not guaranteed. {row['reason']}"
 
 

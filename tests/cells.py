@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from edge.slices import Demand, Network, NetworkConfig, NodeProfile
-from edge.slices.channel import Interruptions
 from edge.slices.pathloss import Floats
+from edge.slices.terminals import Availability
 
 PRBS = 106
 FOREVER_S = 1e15
@@ -20,6 +20,7 @@ _BEST_BPS = 6 * 772 / 1024 * 168 / 0.5e-3 * (1 - 1e-5)
 NEAR_S = 1e-6
 DOWN_BPS = _BEST_BPS * 2 * 0.74 * (1 - 0.14)  # in one PRB, over two layers
 UP_BPS = _BEST_BPS * 0.23 * (1 - 0.08)
+HOUR_S = 3600.0
 
 
 def a_slice(name: str, sst: int, up: dict[str, Any] | None = None, down: dict[str, Any] | None = None, **more: Any) -> Any:
@@ -54,9 +55,12 @@ def alone_down_s(bytes_down: int, prbs: float = PRBS) -> float:
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, *spans: Sequence[tuple[float, float]]) -> None:
-    """Let the links of nodes 0, 1, ... be down in the spans given, and never again; all have as many."""
+    """Let the links of nodes 0, 1, ... be down in the spans given, and never else."""
 
-    def given(_kind: Interruptions, _num: int, _horizon_s: float, _rng: np.random.Generator) -> Floats:
-        return np.array([[*one, (FOREVER_S, 2 * FOREVER_S)] for one in spans])
+    def drawn(_self: Availability, hour: int) -> list[Floats]:
+        begin_s = hour * HOUR_S
+        within = [[np.clip(span, begin_s, begin_s + HOUR_S).tolist() for span in one] for one in spans]
+        edges = [[at_s for begin, end in one if begin < end for at_s in (begin, end)] for one in within]
+        return [np.array([row + [FOREVER_S] * (2 + max(map(len, edges)) - len(row)) for row in edges])]
 
-    monkeypatch.setattr("edge.slices.terminals.interruptions", given)
+    monkeypatch.setattr(Availability, "_drawn", drawn)

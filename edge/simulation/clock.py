@@ -38,7 +38,7 @@ class Phase:
     from_s: float = 0.0
     duration_s: float = 0.0
     num_awaited: int = 0  # how many arrivals of those that are timed close it
-    complete: bool = False  # whether it was these that closed it: no deadline, and nobody lost or failed
+    complete: bool = False  # whether the last of these closed it, and not a deadline or who was lost or failed
     timings: dict[NodeId, Timing] = field(default_factory=dict)
     traffic: Traffic | None = None
 

@@ -103,12 +103,14 @@ class TimedGrid(GridWrapper):
                 parts.append(min(part_s, left_s) if timing.late else part_s)
                 left_s = max(left_s - parts[-1], 0.0)
             download_s, compute_s, upload_s = parts
+            loaded = download_s / timing.download_s if timing.download_s > 0.0 else 1.0
             sent = upload_s / timing.upload_s if timing.upload_s > 0.0 else 1.0
             phase.timings[node] = replace(
                 timing,
                 download_s=download_s,
                 compute_s=compute_s,
                 upload_s=upload_s,
+                bytes_down=int(timing.bytes_down * loaded),
                 bytes_up=int(timing.bytes_up * sent),
                 # Who waits, for the model or for the others, idles.
                 joules=(download_s + left_s) * profile.idle_w + compute_s * profile.compute_w + upload_s * profile.transmit_w,

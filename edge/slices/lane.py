@@ -126,7 +126,7 @@ class Lane:
         return self._channel.rate_bps(self.most_prbs)
 
     def kept(self, first: int, up: Bools) -> Floats:
-        """Return the PRBs of each user that no policy may give to others, 0 for those before the `first`.
+        """Return the PRBs of each user that a policy must leave to it, 0 for those before the `first`.
 
         A guaranteed rate is a user's own; and so is, head by head, its part of the minimum of its slice.
 

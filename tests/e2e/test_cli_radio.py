@@ -42,7 +42,7 @@ def test_steering_ends_rounds_sooner_and_says_how_near_they_came(tmp_path: Path)
     ("setting", "words"),
     [
         ("network.profile=nope", "shipped are campus-n78-100, factory-n78-40"),
-        ("network.profile=campus-n78-100", "no slice is called mmtc; there are embb, federation, urllc"),
+        ("network.profile=campus-n78-100", "is on slice mmtc, and the cell has embb, federation, urllc; give [[nodes.profiles]]"),
         ("network.cell.bandwidth_mhz=41", "a carrier of 41 MHz is not in TS 38.101-1"),
         ("network.cell.place.clutter_density=0.5", "sparse means below 0.4"),
         ("slicing.policy=min-max", "did you mean min_max?"),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,13 +145,26 @@ def test_each_round_tells_what_each_nodes_time_was_made_of(tmp_path: Path) -> No
 
 
 def test_a_late_node_is_refused_and_the_round_ends_at_the_deadline(tmp_path: Path) -> None:
-    served(run_config(tmp_path, "federation.rounds=1", "selection.cohort=10", "federation.deadline_s=0.5"), client_app)
-    (record,) = rounds_of(tmp_path)
-    (nodes,) = [event["nodes"] for event in events_of(tmp_path) if event["event"] == "timings"]
-    late = sorted(int(node) for node, parts in nodes.items() if seconds(parts) > 0.5)
+    rows: list[dict[str, dict[str, float]]] = []
+    records: list[dict[str, Any]] = []
+    for folder, *more in ((tmp_path / "free",), (tmp_path / "bound", "federation.deadline_s=0.5")):
+        served(run_config(folder, "federation.rounds=1", "selection.cohort=10", *more), client_app)
+        records.extend(rounds_of(folder))
+        rows.extend(event["nodes"] for event in events_of(folder) if event["event"] == "timings")
+    (free, bound), (whole, record) = rows, records
+    late = [node for node, parts in free.items() if seconds(parts) > 0.5]
     assert 0 < len(late) < 10
-    assert [refusal["node"] for refusal in record["rejected"]] == late
-    assert record["virtual_s"] == 0.5
+    words = "late: the reply came after the deadline"
+    assert record["rejected"] == [{"node": node, "reason": words} for node in sorted(map(int, late))]
+    assert (record["virtual_s"], record["round_s"], record["bound_s"]) == (0.5, 0.5, None)
+    # What was still going on was cut, and what it had cost by then is what is counted.
+    for node, parts in bound.items():
+        assert seconds(parts) == pytest.approx(min(seconds(free[node]), 0.5))
+        assert all(parts[part] <= free[node][part] for part in parts)
+    assert record["bytes_down"] == whole["bytes_down"]
+    assert 0 < record["bytes_up"] < whole["bytes_up"]
+    assert 0 < record["joules"] < whole["joules"]
+    assert whole["bound_s"] > 0
 
 
 def test_what_a_node_claims_of_its_work_does_not_move_the_clock(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ class Drawn:
         offers = st.sampled_from([np.inf, np.inf, 3e5, 0.0])
         self.offered: Floats = np.array(draw(st.lists(offers, min_size=num, max_size=num)))
         self.guaranteed: Bools = np.array(draw(st.lists(st.booleans(), min_size=num, max_size=num))) & (self.slices == 1)
+        self.weight: Floats = np.array(draw(st.lists(st.floats(0.01, 100.0), min_size=num, max_size=num)))
         self.active: Bools = np.array(draw(st.lists(st.booleans(), min_size=num, max_size=num)))
         prbs = st.lists(st.floats(0.0, 120.0), min_size=num, max_size=num)
         self.steering = None
@@ -60,7 +61,7 @@ class Drawn:
 
     def lane(self, order: Indices | None = None) -> Lane:
         at = np.arange(len(self.slices)) if order is None else order
-        lane = Lane(self.profile, self.way, self.slices[at], self.offered[at], self.guaranteed[at])
+        lane = Lane(self.profile, self.way, self.slices[at], self.offered[at], self.guaranteed[at], self.weight[at])
         lane.hear(self.sinr_db[at], np.arange(len(at)))
         return lane
 
@@ -124,6 +125,36 @@ def test_promises_that_fit_are_kept(case: Drawn) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(drawn())
+def test_beyond_promises_users_of_a_slice_fill_up_by_their_weight(case: Drawn) -> None:
+    lane = case.lane()
+    prbs = lane.share(case.active)[0]
+    for index in range(3):
+        at = np.flatnonzero(case.active & (case.slices == index) & (lane.floor_prbs == 0.0))
+        # Whoever could use more is as full for its weight as anybody is.
+        wants = at[prbs[at] < lane.most_prbs[at] - NEAR]
+        assert (prbs[at, None] * case.weight[wants] <= prbs[wants] * case.weight[at, None] + NEAR).all()
+
+
+@settings(max_examples=300, deadline=None)
+@given(drawn(), st.data())
+def test_what_is_kept_holds_against_a_grant_that_leaves_room(case: Drawn, data: st.DataObject) -> None:
+    """Of all that a policy leaves the others at least what they keep: their minimum in their slices, head by head."""
+    lane, num = case.lane(), len(case.slices)
+    first = data.draw(st.integers(0, num))
+    kept, others = lane.kept(first, case.active), np.arange(num) >= first
+    part = lane.policy.minimum / np.maximum(np.bincount(case.slices, minlength=3), 1)
+    by_hand = np.maximum(lane.floor_prbs, np.minimum(lane.most_prbs, part[case.slices]))
+    assert kept == pytest.approx(np.where(others & case.active, by_hand, 0.0))
+    held, steered = lane.by_slice(kept), np.isin(np.arange(3), case.slices[:first])
+    left = min((lane.policy.maximum - held).min(), lane.total_prbs - np.maximum(held, lane.policy.minimum).sum())
+    if first and left > 0.0:
+        floors = np.where(others, kept, left / first)
+        steering = Steering(floor_prbs=floors, ceiling_prbs=np.full(num, np.inf), slices=steered)
+        assert (lane.share(case.active, steering)[0] >= kept - NEAR).all()
+
+
+@settings(max_examples=300, deadline=None)
+@given(drawn())
 def test_no_rate_is_above_its_limit_and_each_is_that_of_its_prbs(case: Drawn) -> None:
     lane = case.lane()
     prbs, rate_bps = lane.share(case.active, case.steering)
@@ -150,7 +181,8 @@ def test_the_order_of_users_does_not_matter(case: Drawn, shuffler: random.Random
 @settings(max_examples=100, deadline=None)
 @given(drawn())
 def test_hearing_in_parts_is_hearing_at_once(case: Drawn) -> None:
-    whole, parts = case.lane(), Lane(case.profile, case.way, case.slices, case.offered, case.guaranteed)
+    whole = case.lane()
+    parts = Lane(case.profile, case.way, case.slices, case.offered, case.guaranteed, case.weight)
     for user in reversed(range(len(case.slices))):
         parts.hear(case.sinr_db[[user]], np.array([user]))
     for name in ("sinr_db", "most_prbs", "floor_prbs", "due_bps"):

@@ -1,4 +1,4 @@
-"""One direction of a cell by hand: what a policy's promises stand in place of, and what scheduling by channel gains."""
+"""One direction of a cell by hand: slices before users, users by weight, and what a policy's promises stand in place of."""
 
 from typing import Any
 
@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from edge.slices.lane import Lane, Steering
-from edge.slices.scheduler import proportional_fair_gain
+from edge.slices.scheduler import share_among_users
 from tests.cells import DOWN_BPS, PRBS, UP_BPS, a_cell, a_slice
 
 GOOD_DB = 60.0
 RRM: list[dict[str, Any]] = [{"min": 50}, {"dedicated": 10, "min": 30}, {"min": 0, "max": 40}]
 
 
-def a_lane(slices: list[int], rrm: list[dict[str, Any]] = RRM, sinr_db: float = GOOD_DB, **cell: Any) -> Lane:
-    made = [a_slice(name, sst + 1, {"rrm": ratio}) for sst, (name, ratio) in enumerate(zip("abc", rrm, strict=False))]
-    num = len(slices)
-    lane = Lane(a_cell(*made, **cell), "up", np.array(slices, np.intp), np.full(num, np.inf), np.zeros(num, np.bool_))
+def a_lane(slices: list[int], sinr_db: float = GOOD_DB, weight: list[float] | None = None) -> Lane:
+    made = [a_slice(name, sst + 1, {"rrm": ratio}) for sst, (name, ratio) in enumerate(zip("abc", RRM, strict=True))]
+    num, pace = len(slices), np.ones(len(slices)) if weight is None else np.array(weight)
+    lane = Lane(a_cell(*made), "up", np.array(slices, np.intp), np.full(num, np.inf), np.zeros(num, np.bool_), pace)
     lane.hear(np.full(num, sinr_db), np.arange(num))
     return lane
 
@@ -73,7 +73,7 @@ def test_a_guaranteed_flow_keeps_its_rate_beside_steered_ones_of_its_slice() -> 
     side = {"rrm": {"min": 20}, "gfbr_bps": 4e6}
     cell = a_cell(a_slice("a", 1, side, fiveqi=2), a_slice("b", 2, {"rrm": {"min": 60}}))
     slices = np.array([0, 0, 1], np.intp)
-    lane = Lane(cell, "up", slices, np.full(3, np.inf), np.array([False, True, False]))
+    lane = Lane(cell, "up", slices, np.full(3, np.inf), np.array([False, True, False]), np.ones(3))
     lane.hear(np.full(3, GOOD_DB), np.arange(3))
     needed = 4e6 / UP_BPS
     assert lane.floor_prbs == pytest.approx([0, needed, 0], rel=1e-6)
@@ -88,39 +88,48 @@ def test_a_guaranteed_flow_keeps_its_rate_beside_steered_ones_of_its_slice() -> 
     assert rate_bps[0] >= 0.25 * PRBS * UP_BPS
 
 
-def test_what_others_hold_against_a_policy() -> None:
-    lane = a_lane([0, 0, 1, 2])
+def test_what_others_keep_against_a_policy() -> None:
+    lane, up = a_lane([0, 0, 1, 2]), np.ones(4, np.bool_)
     percent = PRBS / 100
-    # From user 1 on are others: in a somebody is steered, in b and c they are alone with the slice's minimum.
-    assert lane.held(1, np.array([True, False, False])) == pytest.approx([0.0, 30 * percent, 0.0])
-    assert lane.held(1, np.array([False, False, False])) == pytest.approx([50 * percent, 30 * percent, 0.0])
-    assert lane.held(4, np.array([True, True, True])).tolist() == [0.0] * 3
+    # Head by head a part of the slice's minimum: two share the 50 of a, one has the 30 of b, and c has none.
+    assert lane.kept(0, up) == pytest.approx([25 * percent, 25 * percent, 30 * percent, 0.0])
+    assert lane.kept(1, up) == pytest.approx([0.0, 25 * percent, 30 * percent, 0.0])
+    assert lane.by_slice(lane.kept(1, up)) == pytest.approx([25 * percent, 30 * percent, 0.0])
+    assert lane.kept(1, np.array([True, True, False, True])) == pytest.approx([0.0, 25 * percent, 0.0, 0.0])
+    assert lane.kept(4, up).tolist() == [0.0] * 4
     few = a_lane([0, 1], sinr_db=-1.0)
-    assert few.most_prbs[0] < 30 * percent
-    assert few.held(1, np.array([True, False, False])) == pytest.approx([0.0, few.most_prbs[1], 0.0])
+    assert 0.0 < few.most_prbs[0] < 30 * percent
+    assert few.kept(1, up[:2]) == pytest.approx([0.0, few.most_prbs[1]])
+
+
+def test_who_has_a_guaranteed_rate_keeps_it_where_it_is_more_than_its_part() -> None:
+    cell = a_cell(a_slice("a", 1, {"rrm": {"min": 20}, "gfbr_bps": 4e6}, fiveqi=2))
+    lane = Lane(cell, "up", np.zeros(3, np.intp), np.full(3, np.inf), np.array([False, False, True]), np.ones(3))
+    lane.hear(np.full(3, GOOD_DB), np.arange(3))
+    part, needed = 20 / 3 * PRBS / 100, 4e6 / UP_BPS
+    assert part < needed
+    assert lane.kept(1, np.ones(3, np.bool_)) == pytest.approx([0.0, part, needed], rel=1e-6)
+
+
+def test_users_fill_up_by_their_weight() -> None:
+    most, pace = np.array([100.0, 100.0]), np.array([1.0, 3.0])
+    assert share_among_users(40.0, most, [], pace) == pytest.approx([10, 30])
+    assert share_among_users(40.0, np.array([100.0, 24.0]), [], pace) == pytest.approx([16, 24])
+    # What is promised comes first, and only what is left of the 40 goes by weight: 28.
+    assert share_among_users(40.0, most, [np.array([12.0, 0.0])], pace) == pytest.approx([19, 21])
+    assert share_among_users(40.0, most, [np.array([30.0, 50.0])], pace) == pytest.approx([15, 25])
+    lane, heavy = (a_lane([0, 0, 1, 2], weight=weight) for weight in ([1.0] * 4, [1.0, 3.0, 7.0, 0.5]))
+    third = 20 / 3
+    # Slices do not hear of it.
+    assert percents(lane, [True] * 4) == [(50 + third) / 2, (50 + third) / 2, 30 + third, third]
+    assert percents(heavy, [True] * 4) == [(50 + third) / 4, (50 + third) * 3 / 4, 30 + third, third]
+    assert percents(heavy, [True, False, True, True]) == [50 + third, 0, 30 + third, third]
 
 
 def test_alone_each_has_what_its_slice_and_its_power_allow() -> None:
     assert a_lane([0, 1, 2]).alone_bps() == pytest.approx([PRBS * UP_BPS, PRBS * UP_BPS, 0.4 * PRBS * UP_BPS], rel=1e-9)
     cell = a_cell(a_slice("a", 1, down={"ue_ambr_bps": 7e6}), a_slice("b", 2, terminal={"bandwidth_mhz": 20}))
-    down = Lane(cell, "down", np.array([0, 1, 1], np.intp), np.array([np.inf, np.inf, 1e6]), np.zeros(3, np.bool_))
+    offered_bps = np.array([np.inf, np.inf, 1e6])
+    down = Lane(cell, "down", np.array([0, 1, 1], np.intp), offered_bps, np.zeros(3, np.bool_), np.ones(3))
     down.hear(np.full(3, GOOD_DB), np.arange(3))
     assert down.alone_bps() == pytest.approx([7e6, 51 * DOWN_BPS, 1e6], rel=1e-9)
-
-
-def test_scheduling_by_channel_gains_what_its_table_says() -> None:
-    for num, gain in ((1, 1.0), (2, 1.26), (5, 1.47), (10, 1.54)):
-        plain, fair = a_lane([0] * num, [{}], 8.0), a_lane([0] * num, [{}], 8.0, scheduler="proportional_fair")
-        everyone = np.ones(num, np.bool_)
-        assert fair.share(everyone)[0].tolist() == plain.share(everyone)[0].tolist()
-        assert fair.share(everyone)[1] == pytest.approx(gain * plain.share(everyone)[1], rel=1e-12)
-    # Those of another slice are no reason to be choosy.
-    apart = a_lane([0, 1, 1], [{"min": 50}, {"min": 50}], 8.0, scheduler="proportional_fair")
-    alike = a_lane([0, 1, 1], [{"min": 50}, {"min": 50}], 8.0)
-    ratio = apart.share(np.ones(3, np.bool_))[1] / alike.share(np.ones(3, np.bool_))[1]
-    assert ratio == pytest.approx([1.0, 1.26, 1.26], rel=1e-12)
-    limited = a_cell(a_slice("a", 1, {"ue_ambr_bps": 3e5}), scheduler="proportional_fair")
-    lane = Lane(limited, "up", np.zeros(2, np.intp), np.full(2, np.inf), np.zeros(2, np.bool_))
-    lane.hear(np.array([8.0, 20.0]), np.arange(2))
-    assert lane.share(np.ones(2, np.bool_))[1] == pytest.approx([3e5, 3e5], rel=1e-9)
-    assert float(proportional_fair_gain(2, 8.0)) == 1.26

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edge.slices import Traffic, radio_fields
-from edge.slices.traffic import Use
+from edge.slices.demand import Use
 from tests.cells import DOWN_BPS, DOWN_S, NEAR_S, PRBS, UP_BPS, UP_S, a_cell, a_slice, alone_up_s, demand, network
 
 STEPS = 40

@@ -103,11 +103,25 @@ def test_an_exchange_alone_at_the_median() -> None:
 def test_a_node_by_its_power_alone_in_the_cell() -> None:
     """Far away more blocks bring less and less: the rate is that of the link in all of them."""
     far = a_cell(place={"kind": "InF-SL", "nearest_m": 10.0, "farthest_m": 600.0, "gnb_height_m": 1.5})
-    net = network(far, distance_m=400.0, seed=3)
+    net = network(far, distance_m=400.0)
     _, up_db = net.terminals.sinr_db(0.0, np.arange(1))
     rate_bps = float(far.link(far.slices[0], "up").rate_bps(float(PRBS), up_db[0]))
     assert 1e5 < rate_bps < 0.5 * PRBS * UP_BPS
     assert net.alone_s(demand(0, 0, 0.0, MB)) == pytest.approx(8e6 / rate_bps + DOWN_S + UP_S, abs=NEAR_S)
+
+
+def test_who_is_out_of_reach_is_told() -> None:
+    cell = a_cell(
+        a_slice("near", 1),
+        a_slice("mute", 2, terminal={"power_dbm": -200.0}),
+        background=[{"slice": "mute", "up_bps": 1e3}],
+    )
+    net = network(cell, ("mute", "near", "mute", "near"))
+    assert net.out_of_reach == [0, 2]  # they hear, and are not heard; others are of no account
+    assert (net.alone_bps["down"] > 0.0).tolist() == [True, True, True, True, False]
+    assert network(cell, ("near",)).out_of_reach == []
+    silent = a_cell(a_slice("near", 1), power_dbm=-200.0)
+    assert network(silent, ("near",)).out_of_reach == [0]
 
 
 def test_a_control_message_waits_for_what_others_offer() -> None:
@@ -132,7 +146,7 @@ def test_a_control_message_waits_for_what_others_offer() -> None:
 def test_who_is_where_and_who_is_let_in() -> None:
     net = network(a_cell(a_slice("a", 1), a_slice("b", 2)), ("b", "a"))
     assert [net.slice_of(node).name for node in (0, 1)] == ["b", "a"]
-    with pytest.raises(ValueError, match=r"nodes.profiles: no slice is called wifi; there are a, b"):
+    with pytest.raises(ValueError, match=r"nodes.profiles: n is on slice wifi, and the cell has a, b; give .* that fit it"):
         network(net.config, ("wifi",))
     few = a_cell(a_slice("a", 1, admission={"max_ues": 2}))
     assert len(network(few, ("a", "a")).outcomes) == 2

@@ -1,6 +1,8 @@
 """Terminals: where they stand and go, how well they are heard, and when their links are there."""
 
 import math
+import tracemalloc
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from edge.slices.channel import Dynamics, Interruptions
 from edge.slices.profile import Profile
 from edge.slices.terminals import Spot, Terminals
-from tests.cells import STILL, a_cell, a_slice
+from tests.cells import HOUR_S, STILL, a_cell, a_slice
 
 RING: dict[str, Any] = {"kind": "InF-SL", "nearest_m": 20.0, "farthest_m": 120.0, "gnb_height_m": 1.5}
 PLAIN = Spot(slice=0)
@@ -148,44 +150,97 @@ def test_links_are_up_for_their_share_of_time() -> None:
     kind = Interruptions(mean_up_s=20.0, median_down_s=2.0, log_sigma=0.5)
     profile = hall({**STILL, "outage": kind.model_dump()})
     terminals, who = crowd(400, profile)
-    there = terminals.availability()
+    there = terminals.availability(300)
     ups = [there.at(at_s, who)[0].mean() for at_s in np.arange(200.0, 5000.0, 11.0)]
     assert np.mean(ups) == pytest.approx(20.0 / (20.0 + 2.0 * math.exp(0.125)), abs=0.005)
 
 
-def test_the_next_change_is_where_the_link_changes_and_not_before() -> None:
+BUSY: dict[str, Any] = {**STILL, "outage": {"mean_up_s": 20.0}, "handover": {"mean_up_s": 9.0}}
+
+
+@pytest.mark.parametrize("begin_s", [0.0, 2.9 * HOUR_S, 1000.9 * HOUR_S])
+def test_the_next_change_is_where_the_link_changes_and_not_before(begin_s: float) -> None:
+    """Only at the turn of an hour it may be told for nothing."""
     terminals, who = crowd(30, hall({**STILL, "outage": {"mean_up_s": 20.0}}), speed_m_s=1.0)
-    there = terminals.availability()
-    up, change_s = there.at(0.0, who)
-    assert up.all()
-    for _ in range(60):
+    there = terminals.availability(20)
+    up, change_s = there.at(begin_s, who)
+    last_s = begin_s + 0.2 * HOUR_S
+    while (change_s < last_s).any():
         before, _ = there.at(np.nextafter(change_s, 0.0), who)
         after, following_s = there.at(change_s, who)
         assert (before == up).all()
-        assert (after != up).all()
+        assert ((after != up) | (change_s % HOUR_S == 0.0)).all()
         assert (following_s > change_s).all()
         up, change_s = after, following_s
 
 
+def test_every_hour_begins_with_all_links_up_and_is_drawn_by_itself() -> None:
+    terminals, who = crowd(2000, hall({**STILL, "outage": {"mean_up_s": 600.0, "median_down_s": 300.0, "log_sigma": 0.0}}))
+    there = terminals.availability(1500)
+    inside = [there.at(hour * HOUR_S + 1700.0, who)[0] for hour in range(4)]
+    for hour in range(1, 4):
+        assert there.at(hour * HOUR_S, who)[0].all()
+        assert not there.at(np.nextafter(hour * HOUR_S, 0.0), who)[0].all()
+    # Up for 600 s and down for 300 s by turns: two thirds are up long after an hour began, and none knows of another.
+    assert [up.mean() for up in inside] == pytest.approx([2 / 3] * 4, abs=0.04)
+    for earlier, later in pairwise(inside):
+        assert (earlier & later).mean() == pytest.approx(4 / 9, abs=0.04)
+    assert (inside[0][:500] & inside[0][1500:]).mean() == pytest.approx(4 / 9, abs=0.07)  # nor do others copy the nodes
+
+
 def test_who_asks_far_ahead_or_in_another_order_is_told_the_same() -> None:
-    terminals, who = crowd(10, hall({}), speed_m_s=1.0)
-    moments = np.arange(0.0, 3000.0, 7.0)
-    near, far = terminals.availability(), terminals.availability()
-    assert far.at(1e5, who)[1].min() > 1e5
+    terminals, who = crowd(10, hall(BUSY), speed_m_s=1.0)
+    moments = np.arange(0.0, 4 * HOUR_S, 97.0)
+    near, far = terminals.availability(10), terminals.availability(10)
+    assert far.at(1e8, who)[1].min() > 1e8
     forward = [[part.tolist() for part in near.at(at_s, who)] for at_s in moments]
     back = [[part.tolist() for part in far.at(at_s, who)] for at_s in moments[::-1]]
     assert back[::-1] == forward
-    each = near.at(moments[:10], who)[1]
-    assert each.tolist() == [forward[n][1][n] for n in range(10)]
+    mixed = np.random.default_rng(0).permutation(len(moments))
+    assert [[part.tolist() for part in near.at(moments[at], who)] for at in mixed] == [forward[at] for at in mixed]
+    # Each at its own moment, in as many hours.
+    every = np.linspace(0, len(moments) - 1, 10).astype(int)
+    up, change_s = near.at(moments[every], who)
+    assert up.tolist() == [forward[at][0][n] for n, at in enumerate(every)]
+    assert change_s.tolist() == [forward[at][1][n] for n, at in enumerate(every)]
     assert far.at(50.0, np.array([3]))[1].tolist() == near.at(50.0, who)[1][[3]].tolist()
+
+
+def test_long_runs_take_no_more_memory() -> None:
+    terminals, who = crowd(50, hall(BUSY), speed_m_s=1.0)
+    there = terminals.availability(50)
+    tracemalloc.start()
+    used = []
+    for hours in (range(5), range(5, 60)):
+        for hour in hours:
+            there.at(hour * HOUR_S + 9.0, who)
+        used.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert used[0] > 50_000  # some hours are kept
+    assert used[1] < 1.5 * used[0]
+
+
+def test_others_change_nothing_for_the_nodes() -> None:
+    profile = hall({**BUSY, "fading_db": 3.0}, {**RING, "obstructed_share": 0.5, "obstruction_db": 12.0})
+    spots = [Spot(slice=0, speed_m_s=float(n % 2)) for n in range(5)]
+    alone, beside = Terminals(profile, spots, 3), Terminals(profile, [*spots, *[PLAIN] * 7], 3)
+    who = np.arange(5)
+    mine, theirs = alone.availability(5), beside.availability(5)
+    for at_s in (0.0, 33.3, 1.7 * HOUR_S, 500.2 * HOUR_S):
+        for here, there in zip(alone.sinr_db(at_s, who), beside.sinr_db(at_s, who), strict=True):
+            assert here.tolist() == there.tolist()
+        for now, then in zip(mine.at(at_s, who), theirs.at(at_s, who), strict=True):
+            assert now.tolist() == then.tolist()
+    # With the others told apart from the nodes, and not as more of the same.
+    assert theirs.at(0.0, np.arange(12))[1][5:].tolist() != beside.availability(12).at(0.0, np.arange(12))[1][5:].tolist()
 
 
 def test_handovers_are_for_those_that_move() -> None:
     often = {**STILL, "handover": {"mean_up_s": 5.0, "median_down_s": 0.05, "log_sigma": 0.0}}
     terminals = Terminals(hall(often), [PLAIN, Spot(slice=0, speed_m_s=1.0)], 0)
-    there, who = terminals.availability(), np.arange(2)
+    there, who = terminals.availability(2), np.arange(2)
     up, change_s = there.at(0.0, who)
-    assert change_s[0] > 1e12
+    assert change_s[0] == HOUR_S
     down, back_s = there.at(change_s[1], who)
     assert (up.tolist(), down.tolist()) == ([True, True], [True, False])
     assert back_s[1] - change_s[1] == pytest.approx(0.05)

@@ -35,7 +35,7 @@ class Steps:
         self.config, self.at_s, self.demands = net.config, at_s, demands
         self.nodes = [d.node for d in demands]
         self.slices = [net.config.slices.index(net.slice_of(node)) for node in self.nodes]
-        self.terminals, self.availability = net.terminals, net.terminals.availability()
+        self.terminals, self.availability = net.terminals, net.terminals.availability(net.num_nodes)
         self.rates = cache(self._rates)
         self.channels_s = [0.0]  # from when on the channel is taken to be as it is then
         while self.channels_s[-1] < 100.0:
@@ -137,3 +137,17 @@ def test_a_large_cohort_is_as_near_to_exact_as_its_steps_are_small(
     assert np.abs(off).mean() < _COARSENESS
     assert np.quantile(np.abs(off), 0.95) < 2 * _COARSENESS
     assert _COARSENESS <= 0.02
+
+
+def test_a_large_cohort_goes_by_a_fiftieth_of_the_time_and_at_least_a_millisecond() -> None:
+    def steps(num: int) -> tuple[Any, Any]:
+        net = Network(a_cell(), [NodeProfile(name="n", slice="embb")] * num, 0)
+        until_s = np.array(net.carry([demand(n, 0, n * 1e-4, 5_000 * (1 + n)) for n in range(num)], 0.0).use["up"].until_s)
+        return np.diff(until_s), np.maximum(_COARSENESS * until_s[:-1], 1e-3)
+
+    took, least = steps(65)
+    assert (took >= least - 1e-12).all()
+    assert took.min() < 2e-3 < 4e-3 < took.max()  # the millisecond counts at first, and the share later
+    exact, coarse = steps(64)
+    assert len(took) < 65 < 2 * 64 <= len(exact)  # each start and each end of 64 is an event
+    assert (exact < coarse).mean() > 0.5
