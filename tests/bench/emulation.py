@@ -143,7 +143,8 @@ def channel_changes(network: Network, slices: Sequence[str], traffic: Traffic) -
     begins_s, ends_s = (np.zeros(len(who)), done_s[1]), (done_s[0], done_s[2])
     for way, sinr_db, begin_s, end_s in zip(WAYS, network.terminals.sinr_db(0.0, who), begins_s, ends_s, strict=True):
         of = np.array([names.index(name) for name in slices], np.intp)
-        lane = Lane(network.config, way, of, np.full(len(who), math.inf), np.zeros(len(who), np.bool_))
+        nobody, everybody = np.zeros(len(who), np.bool_), np.ones(len(who))
+        lane = Lane(network.config, way, of, np.full(len(who), math.inf), nobody, everybody)
         lane.hear(sinr_db, who)
         for at_s in np.unique([begin_s, end_s])[:-1].tolist():
             active = (begin_s <= at_s) & (at_s < end_s)
