@@ -111,7 +111,7 @@ def test_without_out_a_run_is_named_by_its_time(tmp_path: Path) -> None:
         (["simulate", DIGITS, "--set", "task.name=cmapss", "--data", "nowhere"], ["nowhere"]),
         (["simulate", DIGITS, "--out", "/proc/fedslice"], ["/proc/fedslice", "--out"]),
         (["simulate", DIGITS, "--set", "aggregation={rule='flower', strategy='flwr.Nope'}"], ["flwr.Nope"]),
-        (["simulate", DIGITS, "--set", "nodes.profiles=[{name='a', slice='x'}]"], ["no slice is called x", "embb"]),
+        (["simulate", DIGITS, "--set", "nodes.profiles=[{name='a', slice='x'}]"], ["a is on slice x", "embb"]),
         (["check", DIGITS, "--set", "federation.quorum=6"], ["federation.quorum = 6", "selection.cohort = 5"]),
         (["check", DIGITS, "--set", "federation.name=[/red]"], ["federation.name", "[/red]"]),
         (["check", DIGITS, "--set", "training.lr=inf"], ["training.lr", "finite"]),
