@@ -60,7 +60,7 @@ class Lane:
         self._limit_bps = np.minimum(offered_bps, most_bps[slices])
         self._gfbr_bps = np.array([s.gfbr_bps for s in sides])[slices]
         self._guaranteed = guaranteed
-        self._limited, self.promises = bool(np.isfinite(self._limit_bps).any()), bool(self._gfbr_bps.any())
+        self.promises = bool(self._gfbr_bps.any())
         self._channel = self.links[0].channel(np.zeros(len(slices)))  # of all slices, once they were heard
         self.due_bps = np.zeros(len(slices))  # what a user of a GBR slice should have, where its channel bears it
         self.most_prbs = np.zeros(len(slices))
@@ -76,13 +76,13 @@ class Lane:
                 mine[at] = heard
         channel = self._channel.of(of)
         most = np.minimum(channel.useful_prbs(), self._bandwidth[of])
-        if self._limited:
-            most = np.minimum(most, channel.prbs_for(self._limit_bps[of]))
-        if self.promises:
-            gfbr_bps = self._gfbr_bps[of]
-            needed = channel.prbs_for(gfbr_bps)
-            self.floor_prbs[of] = np.where(self._guaranteed[of], np.minimum(needed, most), 0.0)
-            self.due_bps[of] = np.where(needed <= most, gfbr_bps, 0.0)
+        if len(at := np.flatnonzero(np.isfinite(self._limit_bps[of]))):
+            most[at] = np.minimum(most[at], channel.of(at).prbs_for(self._limit_bps[of[at]]))
+        if len(at := np.flatnonzero(self._gfbr_bps[of] > 0.0)):
+            users, gfbr_bps, within = of[at], self._gfbr_bps[of[at]], most[at]
+            needed = channel.of(at).prbs_for(gfbr_bps)
+            self.floor_prbs[users] = np.where(self._guaranteed[users], np.minimum(needed, within), 0.0)
+            self.due_bps[users] = np.where(needed <= within, gfbr_bps, 0.0)
         self.most_prbs[of] = most
 
     def share(self, active: Bools, steering: Steering | None = None) -> tuple[Floats, Floats]:

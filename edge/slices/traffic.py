@@ -97,12 +97,15 @@ class Exchange:
         """Take the channel of all who still have to use it; the median one only if it can have changed."""
         of = np.flatnonzero(np.concatenate([self._stage != _DONE, self._others]))
         at_s, who, terminals = self._at_s + self._now_s, self._users.who[of], self._users.terminals
-        for lane, sinr_db in zip(self._lanes, terminals.sinr_db(at_s, who), strict=True):
-            lane.hear(sinr_db, of)
+        down_db, up_db = terminals.sinr_db(at_s, who)
+        self._lanes[_UPLINK].hear(up_db, of)
+        loading = np.concatenate([self._stage == _DOWN, self._others])[of]
+        if loading.any():
+            self._lanes[0].hear(down_db[loading], of[loading])
         if self._now_s == 0.0 or terminals.move:
             for lane, sinr_db in zip(self._medians, terminals.sinr_db(at_s, who, faded=False), strict=True):
                 lane.hear(sinr_db, of)
-        self._changed = [True, True]
+        self._changed = [self._changed[0] or bool(loading.any()), True]
 
     def _can_send(self) -> Bools:
         """Return who sends over a link that carries something: a policy can do nothing for others, such as a lost node."""
@@ -163,9 +166,10 @@ class Exchange:
         for way, use in enumerate(self._use):
             (prbs, rate_bps), lane, active = self._shared[way], self._lanes[way], self._active[way]
             use.until_s.append(self._now_s + step_s)
-            use.prbs.append(np.bincount(self._rows, prbs, 2 * len(self._users.names)).astype(np.float64, copy=False))
             if not active.any():
+                use.prbs.append(np.zeros(2 * len(self._users.names)))
                 continue
+            use.prbs.append(np.bincount(self._rows, prbs, 2 * len(self._users.names)).astype(np.float64, copy=False))
             if lane.promises:
                 due = active & (lane.due_bps > 0.0)
                 use.due_s += step_s * int(due.sum())
