@@ -89,9 +89,13 @@ class Exchange:
         return self._traffic(start)
 
     def _step_s(self) -> float:
-        """Return how long the channel may be taken to stand still: the longer an exchange lasts, the longer."""
+        """Return how long the channel may be taken to stand still: the longer an exchange lasts, the longer.
+
+        Of many members each one's fading matters less: theirs is looked at once in a coherence time and not twice.
+        """
         terminals = self._users.terminals
-        return max(terminals.step_s, _COARSENESS * self._now_s) if terminals.changes else math.inf
+        least_s = terminals.step_s * (2.0 if self._num > _LARGE else 1.0)
+        return max(least_s, _COARSENESS * self._now_s) if terminals.changes else math.inf
 
     def _hear(self) -> None:
         """Take the channel of all who still have to use it; the median one only if it can have changed."""
